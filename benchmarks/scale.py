@@ -28,7 +28,7 @@ from gdatalog.cluster.joins.buckets import MAKING, Grid, in_buckets
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.share_search import ShareChoice, weighed
 from gdatalog.cluster.joins.shares import Domain, Shares, fine
-from gdatalog.cluster.workers import room_of
+from gdatalog.cluster.workers.own_process import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
 

@@ -11,8 +11,8 @@ import numpy as np
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Settings
@@ -21,7 +21,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.printer import Argument
+    from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
     from gdatalog.storage.spill import Spill
 

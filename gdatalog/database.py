@@ -25,7 +25,7 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.settings import Settings, Strategy
 from gdatalog.starting import Start
-from gdatalog.storage import LoadOptions, Nulls, checked
+from gdatalog.storage.load_options import LoadOptions, Nulls, checked
 from gdatalog.values import brief, plain
 
 if TYPE_CHECKING:
@@ -486,7 +486,7 @@ class Database(PatternQueries):
     def _run(
         self, program: Program, key: str, params: Params, folders: Folders, strategy: Strategy
     ) -> dict[str, Result]:
-        from gdatalog.engine.facts import to_stdout, write_relation
+        from gdatalog.engine.facts.outputs import to_stdout, write_relation
         from gdatalog.relations import answer
 
         workspace = self.workspace

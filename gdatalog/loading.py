@@ -12,11 +12,11 @@ from gdatalog.engine.context import Cluster, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
-from gdatalog.engine.facts import Files, all_readable
+from gdatalog.engine.facts.files import Files, all_readable
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import PLAIN, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
+from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable

@@ -17,7 +17,7 @@ from gdatalog.progress import OnProgress
 from gdatalog.records import replace
 from gdatalog.relations import Inserted
 from gdatalog.result import Result
-from gdatalog.storage import Findings, LoadOptions, checked
+from gdatalog.storage.load_options import Findings, LoadOptions, checked
 from gdatalog.values import ListOf, ParamType, Value, brief
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
-from gdatalog.storage import TypedColumns
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows

@@ -34,7 +34,7 @@ from gdatalog.engine.execution import (
     scalars,
     typed_params,
 )
-from gdatalog.engine.facts import Files, read_text
+from gdatalog.engine.facts.files import Files, read_text
 from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
 from gdatalog.engine.metrics import Metrics
@@ -54,7 +54,7 @@ from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.settings import Settings
-from gdatalog.storage import PLAIN, Findings, LoadOptions
+from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable

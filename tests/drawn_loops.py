@@ -39,7 +39,7 @@ from gdatalog.codegen.helpers import add, compare_swap, load, set_bits, store
 from gdatalog.codegen.helpers.bits import bit_length, popcount, trailing_zeros
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.values import minus, plus, times, truncate
-from gdatalog.codegen import inlined, part
+from gdatalog.codegen.loop_language import inlined, part
 
 LIMIT = 1000
 MASK = np.uint64(0xFFFF_0000_FFFF_0001)

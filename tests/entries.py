@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import kind_of, native, part
+from gdatalog.codegen import native
+from gdatalog.codegen.loop_language import kind_of, part
 
 ELEMENTS = {"?": "bool", "b": "i8", "B": "u8", "i": "i32", "I": "u32", "l": "i64", "q": "i64",
             "L": "u64", "Q": "u64", "d": "f64"}  # fmt: skip

@@ -17,13 +17,13 @@ from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
 from gdatalog.engine.depth import Form, form_of_bag
 from gdatalog.engine.device import CPU, Cpu
-from gdatalog.gpu_ops import whole
 from gdatalog.gpu_ops.device import Sums
+from gdatalog.gpu_ops.kernels import whole
 from gdatalog.gpu_ops.loops import loops_of
-from gdatalog.plan import JoinPlan, TrieRef
-from gdatalog.printer import layouts_of
+from gdatalog.plan.join_plan import JoinPlan, TrieRef
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation

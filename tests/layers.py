@@ -92,14 +92,15 @@ UPWARDS = {
 ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
-        __init__ layout morsels shares buckets share_search bucket_store replicated in_place
+        __init__ cells layout morsels shares buckets share_search bucket_store replicated in_place
         partitioned
     """,
     "cluster/pool": "broadcast calls task_stage __init__",
-    "cluster/recursion": "__init__ key_ranges hash_partition checkpoints hash_partitions",
-    "cluster/rows": "__init__ texts row_statistics row_keeper loading",
+    "cluster/recursion": "__init__ routes key_ranges hash_partition checkpoints hash_partitions",
+    "cluster/rows": "__init__ shuffle texts row_statistics row_keeper loading",
+    "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
-        __init__ cache helpers types llvm_numbers llvm_values
+        __init__ loop_language cache helpers types llvm_numbers llvm_values
         llvm_statements machine native
     """,
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
@@ -131,19 +132,24 @@ ORDER = {
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
     "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
-    "engine/facts": "__init__ rows unions lists reading_ahead inputs",
-    "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
+    "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
+    "executors": """
+        __init__ ops frontier failures lftj fresh gather sinks expansion reduction levelwise
+    """,
     "gpu_ops": """
-        cpp graph probe virtual_pages cupy_driver heads __init__ transfers translate trie_cache
-        loops rows kept_lists evaluate walk intersection device group
+        __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
+        translate trie_cache loops rows kept_lists evaluate walk intersection device group
     """,
     "notebook": "answers options magics __init__",
     "parser": """
         syntax tokens facts heads words failure format lists
-        builder grammar mistakes scanner stored __init__
+        builder grammar mistakes scanner stored reading includes __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
+    "plan": """
+        __init__ join_plan functions conditions effects nest cells format stored placement
+        schedule
+    """,
     "planner": """
         compaction passes check
         statistics observed items body_text comparisons normalise new_values domains
@@ -166,20 +172,22 @@ ORDER = {
         passing recursion_cost suffix dead_variables elimination rewriting algebra magic_sets
     """,
     "printer": """
-        __init__ expressions nest_state nest bitsets leaves lists distinct turns measure recode
-        reuse level_loop levels tallies module lattice worklist worklist_tile
+        __init__ filled_tables layouts arguments expressions nest_state nest bitsets
+        leaves lists distinct turns measure recode reuse level_loop levels tallies module
+        lattice worklist worklist_tile
     """,
     "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
     "shell": """
-        __init__ doctor options output conversation program typed statements commands editor repl
-        arguments pattern_commands cli start
+        __init__ messages progress_line doctor options output conversation program typed
+        statements commands editor repl arguments pattern_commands cli start
     """,
-    "shell/editor": "__init__ known completion highlighting lexer toolkit prompt",
+    "shell/editor": "__init__ terminal known completion highlighting lexer toolkit prompt",
     "storage": """
-        __init__ table text_functions columns export spill pipes symbols threads row_groups as_text
-        cells delimited raw rows data_files headers keys sorting frames on_device text_files
-        duplicates readers trie degrees facts_files row_store writers graph spilled_tries
-        loop_tables remote trie_builder statistics parts relation key_columns
+        __init__ imported_later places load_options table text_functions columns export
+        spill pipes symbols threads row_groups as_text cells delimited raw rows data_files
+        headers keys sorting frames on_device text_files duplicates readers trie degrees
+        facts_files row_store writers graph spilled_tries loop_tables remote trie_builder
+        statistics parts relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

@@ -13,9 +13,10 @@ import pytest
 
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import PLAIN, LoadOptions, facts_files
+from gdatalog.storage import facts_files
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.table import DTYPES, Column, Table, TextColumn
 

@@ -13,8 +13,8 @@ from unittest.mock import patch
 import numpy as np
 
 import gdatalog as gd
-from gdatalog.plan import Join, JoinPlan, Step
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Join, JoinPlan, Step
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.search_space import Order
 

@@ -13,7 +13,9 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.plan import (
+from gdatalog.plan.conditions import LargeTurns, SmallRounds, Unsuited
+from gdatalog.plan.effects import binds, participants, reads
+from gdatalog.plan.join_plan import (
     Branch,
     Compact,
     Guard,
@@ -25,8 +27,6 @@ from gdatalog.plan import (
     Tally,
     slots,
 )
-from gdatalog.plan.conditions import LargeTurns, SmallRounds, Unsuited
-from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdatalog.plan import RulePlan
 from gdatalog.plan.format import (
     Remark,
     alternative_label,
@@ -11,6 +10,7 @@ from gdatalog.plan.format import (
     table_label,
     term_label,
 )
+from gdatalog.plan.join_plan import RulePlan
 
 
 def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:

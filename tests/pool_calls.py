@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.joins import CellResult, buckets
+from gdatalog.cluster.joins import buckets
+from gdatalog.cluster.joins.cells import CellResult
 from gdatalog.cluster.pool import broadcast
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from gdatalog.codegen import native
 from gdatalog.cpu_ops.functions import Scope, evaluate, test
-from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
 from gdatalog.values import INT_MAX, INT_MIN, Value

@@ -17,7 +17,7 @@ import gdatalog as gd
 from gdatalog.engine import draft
 from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
 from gdatalog.parser import parse
-from gdatalog.plan import Branch, Join, RulePlan, Tally
+from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.rewrite import algebra as planned
 from gdatalog.planner.rewrite.quotients import partitions

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import gdatalog as gd
-from gdatalog.shell import say
+from gdatalog.shell.messages import say
 from gdatalog.shell.output import Output
 from tests.terminal import CTRL_D, ENTER, ROOT, Terminal
 

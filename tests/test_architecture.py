@@ -157,7 +157,7 @@ def test_what_the_way_of_a_query_counts() -> None:
     counted, rows = way_of_a_query.way(way_of_a_query.QUERIES["triangle"])
     assert rows == way_of_a_query.FOUND["triangle"]
     assert {
-        "gdatalog.parser",
+        "gdatalog.parser.reading",
         "gdatalog.planner.rule",
         "gdatalog.engine.rules.rows",
     } <= counted.files

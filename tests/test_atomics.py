@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen import LoopError, native, part
 from gdatalog.codegen import helpers as elements
+from gdatalog.codegen import native
+from gdatalog.codegen.loop_language import LoopError, part
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan import Branch, RulePlan
+from gdatalog.plan.join_plan import Branch, RulePlan
 from tests.interpreted import interpreted
 from tests.test_algebra import STAR, agrees, plans, run
 from tests.test_engine_oracle import Data

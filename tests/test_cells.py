@@ -13,8 +13,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.rules.evaluate import run_rule
-from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
+from gdatalog.plan.join_plan import JoinPlan
 from tests.plan_check import check_join_plan
 
 EDGES = np.random.default_rng(5).integers(0, 30, (200, 2))

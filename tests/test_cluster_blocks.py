@@ -15,7 +15,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.joins import in_place
 from gdatalog.cluster.pool.calls import Call
-from gdatalog.cluster.rows import columns_of, loading
+from gdatalog.cluster.rows import loading
+from gdatalog.cluster.rows.shuffle import columns_of
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.remote import RemoteRows

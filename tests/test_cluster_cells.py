@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cluster import joins
-from gdatalog.cluster.joins import join_cells, morsels, replicated, settled
+from gdatalog.cluster.joins import cells, morsels, replicated
+from gdatalog.cluster.joins.cells import join_cells, settled
 from gdatalog.cluster.joins.morsels import CostLevel
 from gdatalog.cluster.joins.replicated import MorselScheduler
 from gdatalog.cluster.pool.calls import Call
@@ -62,7 +62,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = alone(CASES[case], 9)
-    monkeypatch.setattr(joins, "PATIENCE", 0.0)  # nothing is soon enough
+    monkeypatch.setattr(cells, "PATIENCE", 0.0)  # nothing is soon enough
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         assert relations(db, CASES[case], 9) == expected
@@ -85,18 +85,18 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
         load(db)
         expected = len(db.query(text))
         db["dummy"] = [(1,)]
-    monkeypatch.setattr(joins, "room", lambda tries: 20_000)
+    monkeypatch.setattr(cells, "room", lambda tries: 20_000)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         load(db)
         assert len(db.query(text)) == expected
-        monkeypatch.setattr(joins, "room", lambda tries: 8)
+        monkeypatch.setattr(cells, "room", lambda tries: 8)
         with pytest.raises(gdatalog.MemoryLimitError, match="8 B"):
             db.query("p(x, z, w, y) <- E(x, y), E(y, z), E(x, w).").fetchall()
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joins, "room", lambda tries: 4_000)
+    monkeypatch.setattr(cells, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db["E"] = [(x, y) for x in range(4) for y in range(20)]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import workers
 from gdatalog.cluster.joins.morsels import Morsels
+from gdatalog.cluster.workers import own_device
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import OpenDevice
@@ -60,9 +60,9 @@ def test_workers_with_a_gpu_give_the_same(
         used.append(asked)
         return OpenDevice(gpu if asked == "auto" else CPU, "for a test")
 
-    monkeypatch.setattr(workers, "own_device", own)
+    monkeypatch.setattr(own_device, "own_device", own)
     for excuse in ("NotOnDevice", "MemoryLimitError"):  # none is taken: what fails there is seen
-        monkeypatch.setattr(workers, excuse, ZeroDivisionError)
+        monkeypatch.setattr(own_device, excuse, ZeroDivisionError)
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         there.workspace.force(spread="replicate")
         there.workspace.tune(gpu_from=0.0)
@@ -84,7 +84,7 @@ def test_workers_take_the_cpu_for_little_work(
         asked.append(name)
         return OpenDevice(CPU, "for a test")
 
-    monkeypatch.setattr(workers, "own_device", own)
+    monkeypatch.setattr(own_device, "own_device", own)
     monkeypatch.setattr(Connection, "gpus", True)
     closure = CLOSURES[1] + " ?- p(x, y)."
     for device, named in (("auto", {"cpu"}), ("cuda", {"cuda"})):
@@ -106,8 +106,8 @@ def test_a_trie_is_copied_once() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
         trie = db.workspace.stored["E"].trie((0, 1))
-    there = workers._copy(trie, gpu)
-    assert workers._copy(trie, gpu) is there
+    there = own_device._copy(trie, gpu)
+    assert own_device._copy(trie, gpu) is there
     for mine, its in zip(trie.levels, there.levels, strict=True):
         assert np.array_equal(mine.values, its.values.get())
         assert its.offsets.dtype == np.int32
@@ -115,14 +115,14 @@ def test_a_trie_is_copied_once() -> None:
 
 def test_what_a_gpu_cannot_hold_is_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SimpleNamespace(refuses=lambda plan: None)
-    monkeypatch.setattr(workers, "own_device", lambda asked: OpenDevice(small, "for a test"))  # type: ignore[arg-type]
+    monkeypatch.setattr(own_device, "own_device", lambda asked: OpenDevice(small, "for a test"))  # type: ignore[arg-type]
 
     def run(device: Any, tries: Any) -> str:
         if device is small:
             raise gd.MemoryLimitError("cuda:0 has no memory left")
         return "done"
 
-    assert workers.on_device("auto", (), {}, run) == "done"
+    assert own_device.on_device("auto", (), {}, run) == "done"
 
 
 class Cards:
@@ -130,10 +130,10 @@ class Cards:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: set[int]) -> None:
         self.opened: list[str] = []
-        monkeypatch.setattr(workers, "plainly_none", lambda: False)
-        monkeypatch.setattr(workers, "gpus", lambda: 2)
-        monkeypatch.setattr(workers, "_is_ours", free.__contains__)
-        monkeypatch.setattr(workers, "open_device", self.open)
+        monkeypatch.setattr(own_device, "plainly_none", lambda: False)
+        monkeypatch.setattr(own_device, "gpus", lambda: 2)
+        monkeypatch.setattr(own_device, "_is_ours", free.__contains__)
+        monkeypatch.setattr(own_device, "open_device", self.open)
 
     def open(self, name: str) -> OpenDevice:
         self.opened.append(name)
@@ -141,15 +141,15 @@ class Cards:
 
 
 def test_the_first_gpu_that_nobody_has_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Cards(monkeypatch, {1}) and workers._open("auto").why == "cuda:1"
-    assert workers._open("cpu").why == "cpu"
+    assert Cards(monkeypatch, {1}) and own_device._open("auto").why == "cuda:1"
+    assert own_device._open("cpu").why == "cpu"
 
 
 def test_without_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     Cards(monkeypatch, set())
-    assert workers._open("auto").why == "cpu"
+    assert own_device._open("auto").why == "cpu"
     with pytest.raises(gd.DeviceError, match="a worker has no GPU of its own"):
-        workers._open("cuda")
+        own_device._open("cuda")
 
 
 def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     runtime = SimpleNamespace(deviceGetPCIBusId=lambda number: f"0000:0{number}:00.0")
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(workers.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(own_device.tempfile, "gettempdir", lambda: str(tmp_path))
     mine: list[Any] = []
-    monkeypatch.setattr(workers, "_locked", mine)
-    assert workers._is_ours(0) and not workers._is_ours(0)  # as another process would ask
-    assert workers._is_ours(1)
+    monkeypatch.setattr(own_device, "_locked", mine)
+    assert own_device._is_ours(0) and not own_device._is_ours(0)  # as another process would ask
+    assert own_device._is_ours(1)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "gdatalog-gpu-0000-00-00.0.lock",
         "gdatalog-gpu-0000-01-00.0.lock",
@@ -192,7 +192,7 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     gpu = Gpu(HostDriver())
     launched = gpu.driver.launches  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        workers,
+        own_device,
         "own_device",
         lambda asked: OpenDevice(gpu if asked == "auto" else CPU, "for a test"),
     )

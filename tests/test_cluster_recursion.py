@@ -19,12 +19,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.recursion import (
-    hash_partition,
-    hash_partitions,
-    key_ranges,
-    routes_of,
-)
+from gdatalog.cluster.recursion import hash_partition, hash_partitions, key_ranges
 from gdatalog.cluster.recursion.hash_partition import (
     PartitionState,
     StaleState,
@@ -33,6 +28,7 @@ from gdatalog.cluster.recursion.hash_partition import (
 )
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
+from gdatalog.cluster.recursion.routes import routes_of
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError

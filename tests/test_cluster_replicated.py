@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.cluster import dask_cluster, workers
+from gdatalog.cluster import dask_cluster
 from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
+from gdatalog.cluster.workers import own_process
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError
@@ -399,7 +400,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
         told.append(parts[3].thresholds)
         return ExecutionContext(*parts, **more)
 
-    monkeypatch.setattr(workers, "ExecutionContext", noting)
+    monkeypatch.setattr(own_process, "ExecutionContext", noting)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db.workspace.tune(groups_from=7)

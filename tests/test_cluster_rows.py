@@ -12,10 +12,11 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.calls import Limits
-from gdatalog.cluster import rows as cluster_rows
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
-from gdatalog.cluster.rows import (
+from gdatalog.cluster.rows import shuffle
+from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.cluster.rows.shuffle import (
     Shuffle,
     distinct_of,
     owner_of,
@@ -23,7 +24,6 @@ from gdatalog.cluster.rows import (
     size_of,
     split_rows,
 )
-from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
 from gdatalog.result import Result
@@ -87,7 +87,7 @@ def test_what_lies_on_a_worker_is_dealt_out_some_at_a_time(
     parts = left(pool, [(start, start + 200_000) for start in range(0, 800_000, 200_000)])
     nbytes = sum(part.summary.nbytes for part in parts)
     assert len(Shuffle.over(pool, "some", Limits(), nbytes).partition(parts, split_rows)[0]) <= 2
-    monkeypatch.setattr(cluster_rows, "AT_ONCE", nbytes // 4)
+    monkeypatch.setattr(shuffle, "AT_ONCE", nbytes // 4)
     few = Shuffle.over(pool, "few", Limits(), nbytes)
     pieces = few.partition(parts, split_rows)
     assert len(pieces) > 1 and {len(mine) for mine in pieces} == {4}

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import CompileError, cache, machine, native
+from gdatalog.codegen import cache, machine, native
+from gdatalog.codegen.loop_language import CompileError
 
 HERE = Path(__file__).resolve().parent.parent
 

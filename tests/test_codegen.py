@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import Function, LoopError, helper, kind_of, machine, native, printed
 from gdatalog.codegen import helpers as elements
+from gdatalog.codegen import machine, native
 from gdatalog.codegen.helpers import (
     bits,
     hash_tables,
@@ -27,6 +27,7 @@ from gdatalog.codegen.helpers import (
     lists,
     values,
 )
+from gdatalog.codegen.loop_language import Function, LoopError, helper, kind_of, printed
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
 from tests.drawn_loops import Drawn

@@ -12,7 +12,8 @@ import pytest
 from test_code_cache import ANSWER, GIVEN, NAME, SOURCE, folder, made, start
 
 import gdatalog as gd
-from gdatalog.codegen import LoopError, native
+from gdatalog.codegen import native
+from gdatalog.codegen.loop_language import LoopError
 from gdatalog.engine.evaluator import evaluator
 
 __all__ = ["folder", "made"]  # fixtures

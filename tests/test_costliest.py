@@ -10,7 +10,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.metrics import Index, RuleRound, RuleRun
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import Join, RulePlan, TrieRef
+from gdatalog.plan.join_plan import Join, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.report import Profile
 from gdatalog.report.hints import KnownIndexes, hint_of, shared_join

@@ -19,7 +19,7 @@ from gdatalog.codegen import native
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import Compact, Join, Step, TrieRef
+from gdatalog.plan.join_plan import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
 from gdatalog.settings import Strategy
 from tests import test_depth_first as depth_first

@@ -13,17 +13,9 @@ from loading import joined
 
 import gdatalog as gd
 from gdatalog.records import replace
-from gdatalog.storage import (
-    PLAIN,
-    Declared,
-    Findings,
-    LoadOptions,
-    TypedColumns,
-    delimited,
-    readers,
-    text_files,
-)
+from gdatalog.storage import delimited, readers, text_files
 from gdatalog.storage.delimited import Delimited
+from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions, TypedColumns
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.table import Table, TextColumn
 

@@ -21,8 +21,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.codegen import cache
-from gdatalog.gpu_ops import cupy_driver, whole
+from gdatalog.gpu_ops import cupy_driver
 from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, Resources, bare
+from gdatalog.gpu_ops.kernels import whole
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"

@@ -19,10 +19,11 @@ import gdatalog as gd
 from gdatalog.codegen.helpers import lines
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import Findings, LoadOptions, delimited, facts_files, symbols
+from gdatalog.storage import delimited, facts_files, symbols
 from gdatalog.storage import table as text_sets
 from gdatalog.storage.delimited import cut_columns, cut_large
 from gdatalog.storage.export import to_arrow, to_rows
+from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, TextColumn, TextSet, TextSetFunctions
 from gdatalog.storage.text_functions import text_functions_for

@@ -12,7 +12,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.expansion import FrontierExpansion
-from gdatalog.plan import (
+from gdatalog.plan.effects import without
+from gdatalog.plan.join_plan import (
     Apply,
     Assign,
     Compact,
@@ -24,7 +25,6 @@ from gdatalog.plan import (
     Seek,
     Slot,
 )
-from gdatalog.plan.effects import without
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

@@ -17,7 +17,6 @@ from loading import Decl
 
 import gdatalog as gd
 from gdatalog import result
-from gdatalog.storage import LoadOptions
 from gdatalog.storage.export import (
     arrow_stream,
     python_values,
@@ -28,6 +27,7 @@ from gdatalog.storage.export import (
     to_rows,
 )
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.table import Table, TextColumn
 
 TYPES = ("int", "float", "symbol", "bool", "timestamp")

@@ -22,8 +22,8 @@ from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import transfers, trie_cache, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.plan import Join
 from gdatalog.plan.cells import Sizes, Slice
+from gdatalog.plan.join_plan import Join
 from gdatalog.printer import module
 from gdatalog.storage import threads
 from gdatalog.storage.on_device import brought

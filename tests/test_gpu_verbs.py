@@ -19,9 +19,9 @@ from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import arrays
 from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.engine.fixpoint.row_sets import marked_rows
-from gdatalog.gpu_ops import TILE
 from gdatalog.gpu_ops.cupy_driver import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel

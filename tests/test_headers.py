@@ -14,8 +14,9 @@ from loading import E, S, decl, put, read, refused, rows
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import Findings, readers, text_files
+from gdatalog.storage import readers, text_files
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import Findings
 
 
 @pytest.fixture(autouse=True)

@@ -22,11 +22,13 @@ from gdatalog.cancellation import Watch
 from gdatalog.errors import Caution, SourceText, Span
 from gdatalog.notebook.answers import Listing, bundle, list_relations
 from gdatalog.progress import Progress
-from gdatalog.shell import ProgressLine, cli, repl, say
+from gdatalog.shell import cli, repl
 from gdatalog.shell.editor.completion import files_at
 from gdatalog.shell.editor.known import bar, look
+from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
+from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.values import width
 
 HOSTILE = {

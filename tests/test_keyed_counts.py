@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import calls
 from gdatalog.parser import parse
-from gdatalog.plan import Branch, Join, RulePlan, Tally, nest
+from gdatalog.plan import nest
+from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import canonical

@@ -17,13 +17,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.shell.cli import run
-from gdatalog.storage import (
-    TypedColumns,
-    data_files,
-    facts_files,
-    key_columns,
-    text_files,
-)
+from gdatalog.storage import data_files, facts_files, key_columns, text_files
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table
 

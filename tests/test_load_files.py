@@ -12,8 +12,8 @@ import pytest
 from loading import Decl, E, S, decl, put, read, read_table, refused, rows
 
 from gdatalog.errors import UsageError
-from gdatalog.storage import LoadOptions
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.table import TextColumn
 
 TOO_BIG = "convert the column to text if it is an identifier, to float if it is a quantity"

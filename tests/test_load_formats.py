@@ -15,9 +15,9 @@ import pytest
 from loading import E, decl, put, read, read_table, refused, rows
 
 from gdatalog.errors import DataError
-from gdatalog.storage import LoadOptions
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.writers import write_table
 
 

@@ -14,8 +14,8 @@ import pytest
 from loading import decl, load, read_table, refused_data
 
 import gdatalog as gd
-from gdatalog.storage import Findings
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import Findings
 
 FRAME = pd.DataFrame({"id": [1, 2, 3], "g": ["x", "y", "x"], "h": [True, True, False]})
 SIZES = FRAME.groupby("g").size()

@@ -14,8 +14,8 @@ from loading import decl, put, read_table, split
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import LoadOptions
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import LoadOptions
 
 
 @pytest.fixture(autouse=True)

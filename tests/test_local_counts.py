@@ -19,7 +19,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.engine.rules import signed_sum
 from gdatalog.executors.lftj import add_local
-from gdatalog.plan import RulePlan, Tally, Term
+from gdatalog.plan.join_plan import RulePlan, Tally, Term
 from gdatalog.planner.rewrite import elimination
 from gdatalog.planner.rewrite.elimination import Elimination
 from gdatalog.printer import module, reuse

@@ -17,8 +17,8 @@ from loading import decl, load, put, refused_data
 
 import gdatalog as gd
 from gdatalog.errors import UsageError
-from gdatalog.storage import Findings
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import Findings
 
 RECORDS = [
     {"id": 1, "post": None, "text": "a"},

@@ -12,7 +12,7 @@ import pytest
 from loading import decl, load, refused_data
 
 import gdatalog as gd
-from gdatalog.engine.facts import Written
+from gdatalog.engine.facts.outputs import Written
 from gdatalog.storage.export import to_rows
 
 NUL = r"a\\x00.*': no file can have such a path"

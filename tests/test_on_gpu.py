@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.gpu_ops import whole
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.kernels import whole
 from tests import on_gpu
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example

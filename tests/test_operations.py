@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.storage import symbols as symbols_module
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.plan import (
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import (
     Assign,
     Branch,
     Compact,
@@ -24,7 +25,6 @@ from gdatalog.plan import (
     JoinPlan,
     Slot,
 )
-from gdatalog.plan.effects import all_steps
 from gdatalog.planner.order.cost import Estimates
 from gdatalog.planner.statistics import Assumed
 from gdatalog.storage.relation import Relation

@@ -16,7 +16,7 @@ import gdatalog as gd
 from gdatalog.engine import draft, replanning, rule_plans
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
-from gdatalog.plan import RulePlan, Version
+from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import sampling

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog import plan
 from gdatalog.codegen import cache
 from gdatalog.engine import plan_files, rule_plans
-from gdatalog.plan import RulePlan
+from gdatalog.plan import join_plan as plan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.stored import CLASSES, Places, UnknownFormat, packed, unpacked
 from gdatalog.planner import rule as planner
 from gdatalog.planner.observed import Observed, observing, same_answers

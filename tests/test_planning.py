@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan import Apply, Constant, Join, JoinPlan, Slot
+from gdatalog.plan.join_plan import Apply, Constant, Join, JoinPlan, Slot
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.pattern import QueryPattern

@@ -17,7 +17,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine import draft, stratum_planner
-from gdatalog.plan import (
+from gdatalog.plan.join_plan import (
     Assign,
     Branch,
     Compact,

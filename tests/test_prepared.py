@@ -18,7 +18,7 @@ from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, validity
 from gdatalog.storage.relation import Relation
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.functions import Scope, evaluate
-from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.plan.functions import TYPES
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable

@@ -19,7 +19,7 @@ from gdatalog import cancellation
 from gdatalog.account import spending, time_spent
 from gdatalog.cancellation import Abandoned, Watch
 from gdatalog.progress import Progress
-from gdatalog.shell import ProgressLine
+from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.storage import sorting
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import CancellableThread

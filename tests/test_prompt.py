@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
-from gdatalog.shell import GOES_ON, PROMPT, arguments, cli
+from gdatalog.shell import arguments, cli
 from gdatalog.shell.editor.toolkit import LONGEST, KeptHistory
+from gdatalog.shell.messages import GOES_ON, PROMPT
 from gdatalog.shell.options import plain_options
 
 CTRL_A, CTRL_L, CTRL_U, ALT_ENTER = "\x01", "\x0c", "\x15", "\x1b\r"
@@ -434,7 +435,7 @@ def test_in_the_background_the_terminal_is_left_alone() -> None:
     pytest.importorskip("termios")
     script = (
         "import os, sys\n"
-        "from gdatalog.shell.editor import can_edit, in_foreground\n"
+        "from gdatalog.shell.editor.terminal import can_edit, in_foreground\n"
         "print(can_edit(), in_foreground(), flush=True)\n"
         "if not (child := os.fork()):\n"
         "    os.setpgid(0, 0)\n"

@@ -12,7 +12,7 @@ import pytest
 from gdatalog.engine.facts import inputs, reading_ahead
 from gdatalog.engine.facts.reading_ahead import LARGE, LONG, FileContent, FileReading, ReadingAhead
 from gdatalog.shell.cli import run
-from gdatalog.storage import Findings
+from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 
 MADE = (Relation.empty(("x",), ("int",)), Findings())

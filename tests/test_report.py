@@ -14,7 +14,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
-from gdatalog.plan import TrieRef
+from gdatalog.plan.join_plan import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable, wrong_by
 from gdatalog.settings import Strategy

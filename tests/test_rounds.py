@@ -17,7 +17,7 @@ from gdatalog.engine import replanning, variants
 from gdatalog.engine.operators import semi_naive
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.executors import fresh
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.storage.table import Array
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."

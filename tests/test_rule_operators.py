@@ -22,8 +22,8 @@ from gdatalog.engine.rules.operator import Outcome, Refusal
 from gdatalog.engine.rules.over_tables import OverTables
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import SignedSum
-from gdatalog.plan import Gather, RulePlan, Slot, Term
 from gdatalog.plan.conditions import NoRoom, Unsuited
+from gdatalog.plan.join_plan import Gather, RulePlan, Slot, Term
 from gdatalog.storage.symbols import SymbolTable
 
 ROWS: Derived = (), 1

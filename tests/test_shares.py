@@ -19,8 +19,8 @@ from gdatalog.cluster.joins.shares import Shares, count, fine
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.evaluate import run_rule
-from gdatalog.plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
+from gdatalog.plan.join_plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.table import Array
 

@@ -17,7 +17,6 @@ from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.rules.evaluate import run_rule
-from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.cells import (
     Cell,
     IndexUse,
@@ -31,6 +30,7 @@ from gdatalog.plan.cells import (
     sliced,
 )
 from gdatalog.plan.effects import one_row_each
+from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import CellPlanner, serpentine
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, slice_of

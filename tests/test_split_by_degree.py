@@ -14,7 +14,7 @@ import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.cancellation import current_watch
 from gdatalog.parser import parse
-from gdatalog.plan import RulePlan, Term
+from gdatalog.plan.join_plan import RulePlan, Term
 from gdatalog.planner.rewrite import orbits
 from gdatalog.storage.graph import RankedEdges
 from tests.cuda_host import needs_compiler

@@ -17,7 +17,7 @@ import pytest
 import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.cancellation import Watch
-from gdatalog.shell.editor import heeding
+from gdatalog.shell.editor.terminal import heeding
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 AS_IT_WAS = "; the database is as it was"

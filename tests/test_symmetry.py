@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.engine import draft
 from gdatalog.parser import parse
-from gdatalog.plan import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
+from gdatalog.plan.join_plan import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
 from gdatalog.planner import build, conjunction, rule
 from gdatalog.planner import items as body
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem

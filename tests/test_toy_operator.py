@@ -20,8 +20,8 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.planned_rules import PlannedRules, atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import TooManyRows, Unsuited, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

@@ -21,10 +21,11 @@ from test_export import empty, sample, tables
 
 import gdatalog
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import LoadOptions, writers
+from gdatalog.storage import writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.table import Table, TextColumn, TextSet
 from gdatalog.storage.text_functions import text_functions_for
 from gdatalog.storage.threads import ahead

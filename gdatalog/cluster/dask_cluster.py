@@ -35,9 +35,9 @@ from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.conditions import Bytes, TooManyRows, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import Spread, SpreadWay, WorkerPlacement
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation

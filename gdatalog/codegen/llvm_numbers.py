@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gdatalog.codegen import ELEMENTS, SCALARS, LoopError
+from gdatalog.codegen.loop_language import ELEMENTS, SCALARS, LoopError
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array, read_from
 from gdatalog.records import dataclass
 

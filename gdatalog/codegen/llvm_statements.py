@@ -12,9 +12,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gdatalog.codegen import ELEMENTS, LoopError
 from gdatalog.codegen.llvm_numbers import SLOT, Value, quoted, result_type
 from gdatalog.codegen.llvm_values import LLVMValues
+from gdatalog.codegen.loop_language import ELEMENTS, LoopError
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array
 
 # Arrays that several threads write: their contents may change through other pointers.

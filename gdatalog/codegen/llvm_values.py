@@ -6,8 +6,8 @@ import ast
 import struct
 from collections.abc import Sequence
 
-from gdatalog.codegen import LoopError, called, helper, kind_of, literal
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
+from gdatalog.codegen.loop_language import LoopError, called, helper, kind_of, literal
 from gdatalog.codegen.types import (
     Type,
     TypedFunction,

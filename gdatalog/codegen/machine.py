@@ -21,11 +21,11 @@ from typing import Any, Literal, NamedTuple
 import llvmlite.binding as llvm
 
 from gdatalog import distribution
-from gdatalog.codegen import CompileError, Function, LoopError
 from gdatalog.codegen import cache as code_cache
 from gdatalog.codegen.llvm_numbers import entry, parameters, quoted, result_type
 from gdatalog.codegen.llvm_statements import Body
 from gdatalog.codegen.llvm_values import Early
+from gdatalog.codegen.loop_language import CompileError, Function, LoopError
 from gdatalog.codegen.types import TypedFunction, infer
 from gdatalog.records import dataclass, field
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import spending
-from gdatalog.codegen import CompileError, LoopError, Scalar
 from gdatalog.codegen import cache as code_cache
+from gdatalog.codegen.loop_language import CompileError, LoopError, Scalar
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.codegen import Array, Function
+    from gdatalog.codegen.loop_language import Array, Function
     from gdatalog.codegen.machine import Tier
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -205,7 +205,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
-    from gdatalog.codegen import printed
+    from gdatalog.codegen.loop_language import printed
 
     found, types = printed(source)
     return found, tuple(types.values())
@@ -213,8 +213,8 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., object], *given: str) -> Native:
     """A helper for arguments of these types, as a function that Python can call."""
-    from gdatalog.codegen import helper as parsed
-    from gdatalog.codegen import home
+    from gdatalog.codegen.loop_language import helper as parsed
+    from gdatalog.codegen.loop_language import home
 
     name = ".".join(("entry", home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.codegen import (
+from gdatalog.codegen.loop_language import (
     SCALARS,
     Function,
     LoopError,

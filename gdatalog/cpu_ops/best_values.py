@@ -14,8 +14,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gdatalog.codegen import LoopError, native
+from gdatalog.codegen import native
 from gdatalog.codegen.helpers import lattice
+from gdatalog.codegen.loop_language import LoopError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array

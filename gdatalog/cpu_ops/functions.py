@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
 from gdatalog.errors import Caution, EvaluationError, Span
-from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable

@@ -12,15 +12,15 @@ from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
-from gdatalog.executors import Ops
-from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.conditions import When
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, Spread, WorkerPlacement
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Settings, Strategy, Thresholds
-from gdatalog.storage import Declared
+from gdatalog.storage.load_options import Declared
 from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

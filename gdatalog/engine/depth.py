@@ -16,8 +16,8 @@ from gdatalog.engine.device import CPU, shared_by
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import Compact, Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.join_plan import Compact, Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, field, replace
@@ -28,7 +28,7 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
-    from gdatalog.printer import TrieLayout
+    from gdatalog.printer.layouts import TrieLayout
     from gdatalog.printer.module import PrintedPlan
     from gdatalog.printer.nest import Leaf
 
@@ -161,7 +161,7 @@ class JoinNest:
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(settings) if shared else device.lanes(self.tries, settings)
         given = tuple(column.dtype.name for column in self.given)
-        from gdatalog.printer import layouts_of
+        from gdatalog.printer.layouts import layouts_of
 
         layouts = layouts_of(self.tries)
         if self.growing:

@@ -12,9 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.executors import Frontier, Ops, describe_failure
+from gdatalog.executors.failures import describe_failure
+from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.plan import RulePlan
+from gdatalog.executors.ops import Ops
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps, KnownRows, RowOps, brought, is_on_host
 from gdatalog.storage.relation import Relation

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.executors import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
-from gdatalog.plan import RulePlan, TrieRef
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.cells import Sizes
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Settings, Thresholds
@@ -200,7 +200,8 @@ class Host(Cpu):
 def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: float = 0.0) -> Any:
     """Returns a compiled function, compiling it if necessary; `label`: what is compiled; `rows`:
     how many rows it is expected to look at."""
-    from gdatalog.codegen import LoopError, native
+    from gdatalog.codegen import native
+    from gdatalog.codegen.loop_language import LoopError
 
     name = native.named(printed.shape, printed.source)
     try:

@@ -17,7 +17,7 @@ from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
-from gdatalog.plan import RulePlan, Version
+from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import contains_aggregate

@@ -9,8 +9,8 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError, Span
-from gdatalog.plan import Branch, Guard, Join, JoinPlan, Tally, TrieRef
 from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.join_plan import Branch, Guard, Join, JoinPlan, Tally, TrieRef
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array

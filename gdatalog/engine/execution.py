@@ -24,7 +24,7 @@ from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.evaluator.demanded import answer
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.evaluator.results import Results
-from gdatalog.engine.facts import Files, find_include, read_program
+from gdatalog.engine.facts.files import Files, find_include, read_program
 from gdatalog.engine.facts.inputs import FileCache, Inputs
 from gdatalog.engine.facts.lists import list_relation
 from gdatalog.engine.planned_rules import atoms

@@ -10,8 +10,18 @@ from gdatalog.account import Account, default_limit
 from gdatalog.calls import Limits
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import CPU, Device
-from gdatalog.plan import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef, cells
+from gdatalog.plan import cells
 from gdatalog.plan.effects import all_steps, relations_read
+from gdatalog.plan.join_plan import (
+    Constant,
+    Expr,
+    Join,
+    JoinPlan,
+    Parameter,
+    RulePlan,
+    Slot,
+    TrieRef,
+)
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.schedule import CellPlanner, Level
 from gdatalog.records import dataclass, field

@@ -16,10 +16,10 @@ from gdatalog.account import Costs, time_spent
 from gdatalog.calls import Limits
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass, field

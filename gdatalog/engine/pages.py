@@ -18,10 +18,11 @@ from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import HOST, accelerator
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef, schedule
+from gdatalog.plan import schedule
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import InCells, InPages
-from gdatalog.printer import MOST_TILE_ROWS
+from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.calls import Block, Limits
 from gdatalog.cancellation import PATIENCE
 from gdatalog.engine.device import group_of
-from gdatalog.executors import WEIGHT, Frontier, Ops
+from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, RowSet, Sink, StepCounts
-from gdatalog.plan import Apply, Expr, Join, JoinPlan
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.effects import all_steps, expressions, widens
+from gdatalog.plan.join_plan import Apply, Expr, Join, JoinPlan
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array

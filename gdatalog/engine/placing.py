@@ -19,7 +19,7 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed, bytes_there, there
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan, by_parts
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.progress import format_bytes
 from gdatalog.records import replace

@@ -27,7 +27,7 @@ from zlib import crc32
 from gdatalog.codegen import cache as code_cache
 from gdatalog.distribution import VERSION
 from gdatalog.own_files import open_own
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.stored import FORMAT, Places, UnknownFormat, packed, unpacked
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule

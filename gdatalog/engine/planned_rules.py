@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.adornments import as_called

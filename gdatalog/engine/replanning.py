@@ -16,7 +16,7 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.engine.variants import Variant
-from gdatalog.plan import Join, Version
+from gdatalog.plan.join_plan import Join, Version
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Assumed, RelationStatistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan import RulePlan, Version
+from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import walk

@@ -14,9 +14,9 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, TrieOf
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import COMPARE

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from gdatalog.engine.context import Operator
 from gdatalog.engine.operators.placed import Placed
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import Shared, WorkerPlacement
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass

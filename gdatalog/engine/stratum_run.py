@@ -25,7 +25,7 @@ from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values

@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.engine.catalog.fact_list import number_of
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.texts import Outline, ProgramTexts, nodes_of
-from gdatalog.engine.facts import to_stdout
+from gdatalog.engine.facts.outputs import to_stdout
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser import syntax as s
 from gdatalog.parser.facts import one_by_one

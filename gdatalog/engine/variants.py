@@ -30,7 +30,7 @@ from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.planned_rules import called
 from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
-from gdatalog.plan import RulePlan, TrieRef
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
@@ -259,7 +259,7 @@ class Variant:
     ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
-        from gdatalog.printer import layouts_of
+        from gdatalog.printer.layouts import layouts_of
 
         refs = self.join.tries
         if not self.tries:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import WEIGHT, Frontier, Key, Ops, Roots
+from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Roots
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import LevelWalk, Sink
-from gdatalog.plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
+from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel

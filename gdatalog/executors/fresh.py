@@ -27,7 +27,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
     from gdatalog.cpu_ops.functions import Scope
-    from gdatalog.printer import Argument
+    from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
 
 MARKING = ("marks", "places")  # scratch that is all zero between runs

@@ -15,8 +15,9 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import Ops, values_of
-from gdatalog.plan import Gather, Reduction, Slot
+from gdatalog.executors.failures import values_of
+from gdatalog.executors.ops import Ops
+from gdatalog.plan.join_plan import Gather, Reduction, Slot
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
@@ -25,7 +26,7 @@ from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
-    from gdatalog.executors import FailedRows
+    from gdatalog.executors.frontier import FailedRows
     from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]

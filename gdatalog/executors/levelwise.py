@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from time import perf_counter
 
-from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import WEIGHT, FailedRows, Frontier, Key, Ops, describe_failure
 from gdatalog.executors.expansion import FrontierExpansion
+from gdatalog.executors.failures import describe_failure
+from gdatalog.executors.frontier import WEIGHT, FailedRows, Frontier, Key
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import RowMarks

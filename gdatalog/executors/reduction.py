@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.executors import WEIGHT, Frontier, Key, Ops
+from gdatalog.executors.frontier import WEIGHT, Frontier, Key
 from gdatalog.executors.gather import Gathering, neutral
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
-from gdatalog.plan import Branch, Expr, Reduction, Slot
 from gdatalog.plan.effects import may_fail
+from gdatalog.plan.join_plan import Branch, Expr, Reduction, Slot
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import FailedRows, Frontier, Ops, Roots
+from gdatalog.executors.frontier import FailedRows, Frontier, Roots
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan import Expr, Participant, Slot, Step
+from gdatalog.executors.ops import Ops
+from gdatalog.plan.join_plan import Expr, Participant, Slot, Step
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
 from gdatalog.storage.on_device import RowMarks

@@ -11,16 +11,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Block, Limits, LoopRun, NotOnDevice
-from gdatalog.gpu_ops import type_of
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
+from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Part, Walks
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
 from gdatalog.settings import Settings
 from gdatalog.storage.on_device import is_on_host

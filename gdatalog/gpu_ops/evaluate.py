@@ -29,9 +29,9 @@ from gdatalog.cpu_ops.functions import (
 )
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, DeviceMarkedRows, RowOperations
-from gdatalog.plan import Apply, Expr, Slot, slots
-from gdatalog.printer import fill
+from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
+from gdatalog.printer.filled_tables import fill
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 

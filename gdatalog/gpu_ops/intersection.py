@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
+from gdatalog.gpu_ops.kernels import TILE, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
-from gdatalog.gpu_ops import EACH, type_of
+from gdatalog.gpu_ops.kernels import EACH, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.printer import Argument, LevelArgument
+from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel
 

@@ -20,9 +20,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.gpu_ops import whole
+from gdatalog.gpu_ops.kernels import whole
 from gdatalog.gpu_ops.translate import Translation
-from gdatalog.printer import Argument
+from gdatalog.printer.arguments import Argument
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.cpu_ops.intersection import MarkedRows
-from gdatalog.gpu_ops import TILE, Kernels, type_of
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
+from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
 from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 

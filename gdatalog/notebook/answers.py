@@ -12,7 +12,7 @@ from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.compiler.compiled import Ask
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.facts import to_stdout, write_relation
+from gdatalog.engine.facts.outputs import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
@@ -23,7 +23,8 @@ from gdatalog.records import dataclass
 from gdatalog.relations import answer, catalog, limited
 from gdatalog.report import Profile
 from gdatalog.result import Result
-from gdatalog.shell import ProgressPoll, aligned
+from gdatalog.shell.messages import aligned
+from gdatalog.shell.progress_line import ProgressPoll
 from gdatalog.shell.statements import known_size
 from gdatalog.values import visible_html, visible_lines
 

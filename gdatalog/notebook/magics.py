@@ -36,9 +36,10 @@ from gdatalog.planner.check import Schema
 from gdatalog.progress import amount
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell import ProgressLine, aligned, say, size_of
 from gdatalog.shell.commands.database import rules_text
 from gdatalog.shell.commands.settings import shown_settings
+from gdatalog.shell.messages import aligned, say, size_of
+from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.shell.statements import schema_text
 from gdatalog.user_settings import all_settings, parse_settings, setting
 from gdatalog.values import visible, visible_lines

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, participants
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.records import dataclass, field, replace

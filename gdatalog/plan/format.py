@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.nest import Paths
 from gdatalog.values import constant_text, is_list, shown_name
 

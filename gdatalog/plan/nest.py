@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, one_row_each, participants, reads
 from gdatalog.records import dataclass
 

@@ -20,7 +20,6 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.plan import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.plan.cells import (
     Cell,
     CellSlices,
@@ -34,6 +33,7 @@ from gdatalog.plan.cells import (
     roles,
 )
 from gdatalog.plan.effects import participants
+from gdatalog.plan.join_plan import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.plan.nest import Paths, TrieNode, recoded
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from types import NoneType
 from typing import Any
 
-from gdatalog import plan as p
 from gdatalog.errors import NOWHERE, SourceText, Span
+from gdatalog.plan import join_plan as p
 from gdatalog.records import fields
 
 FORMAT = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.format import format_expr, given_label
 from gdatalog.planner import items as n
 from gdatalog.values import is_list, shown_name

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from math import inf
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import Comparisons, rising

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gdatalog.plan import Apply, Constant, Parameter, Slot
+from gdatalog.plan.join_plan import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
 from gdatalog.planner.statistics import Statistics
 from gdatalog.values import Value

@@ -14,8 +14,8 @@ from functools import reduce
 from math import inf
 from typing import Any
 
-from gdatalog import plan as p
 from gdatalog.errors import NOWHERE, Span
+from gdatalog.plan import join_plan as p
 from gdatalog.records import dataclass, field, fields, is_dataclass, replace
 
 Term = p.Slot | p.Constant | p.Parameter

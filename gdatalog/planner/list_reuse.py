@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.order.atoms import AtomState
 from gdatalog.records import replace

@@ -11,8 +11,8 @@ from typing import Literal
 
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
-from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.items import (

@@ -21,7 +21,7 @@ from zlib import crc32
 
 import numpy as np
 
-from gdatalog.plan import Version
+from gdatalog.plan.join_plan import Version
 from gdatalog.planner.statistics import (
     Assumed,
     Bound,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
 from gdatalog.plan.format import ending_labels, format_expr, orbit_label, term_label
+from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule

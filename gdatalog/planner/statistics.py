@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
-from gdatalog.plan import Constant, Expr, Parameter, Version
+from gdatalog.plan.join_plan import Constant, Expr, Parameter, Version
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import MOMENTS, AdjacencyLists, Degrees
 from gdatalog.storage.statistics import Statistics as RowStatistics

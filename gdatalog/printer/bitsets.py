@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Comparison, Join, Slot
+from gdatalog.plan.join_plan import Comparison, Join, Slot
 from gdatalog.plan.nest import TrieNode, unequal
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import BitsetWords, Constraint, RecodedList

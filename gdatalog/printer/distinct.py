@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.hash_tables import LEAST_SHIFT, LEAST_SLOTS
-from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan
+from gdatalog.plan.join_plan import Compact, Expr, Generate, Join, JoinPlan
 from gdatalog.plan.nest import groups_of, level_of
-from gdatalog.printer import LevelArgument
+from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf, write_row
 from gdatalog.printer.nest import NestPrinter, Point

@@ -22,9 +22,9 @@ import numpy as np
 
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
-from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.printer import fill
+from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
+from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
-from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot
 from gdatalog.plan.effects import Steps, all_steps, merged
-from gdatalog.printer import Argument, TrieLayout
+from gdatalog.plan.join_plan import Expr, Generate, Join, JoinPlan, Slot
+from gdatalog.printer.arguments import Argument
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.lists import seek
 from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, finished
 from gdatalog.printer.nest import Leaf, NestPrinter, Point

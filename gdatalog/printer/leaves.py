@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Expr, Gather, Reduction, Slot
+from gdatalog.plan.join_plan import Expr, Gather, Reduction, Slot
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
 
 

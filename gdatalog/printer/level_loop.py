@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gdatalog.plan import Join, Slot
+from gdatalog.plan.join_plan import Join, Slot
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.lists import LevelLists, seek
 from gdatalog.printer.measure import measurable_here

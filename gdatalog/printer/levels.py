@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
+from gdatalog.plan.join_plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.printer.level_loop import LevelLoop
 from gdatalog.printer.lists import LevelLists, seek, walk_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gdatalog.plan import Comparison, Expr, Join, Participant, Slot
+from gdatalog.plan.join_plan import Comparison, Expr, Join, Participant, Slot
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import Range, Walk

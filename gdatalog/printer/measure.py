@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gdatalog.plan import Join, Slot, Step
+from gdatalog.plan.join_plan import Join, Slot, Step
 from gdatalog.plan.nest import measurable, unequal
 from gdatalog.printer.lists import (
     LevelLists,

@@ -15,11 +15,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog import plan
+from gdatalog.plan import join_plan as plan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
-from gdatalog.printer import Argument, LevelArgument, TrieLayout
+from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import (
     Accumulators,
     BranchCount,

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step, Tally, TrieRef
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Compact, Expr, Generate, Join, JoinPlan, Step, Tally, TrieRef
 from gdatalog.plan.nest import Paths, Recoding, TrieNode
-from gdatalog.printer import Arguments, LevelArgument, TrieLayout
+from gdatalog.printer.arguments import Arguments, LevelArgument
 from gdatalog.printer.expressions import ExpressionPrinter
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.nest_state import (
     COMMIT,
     FAILED,

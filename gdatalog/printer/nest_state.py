@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.plan import Comparison, Step
+from gdatalog.plan.join_plan import Comparison, Step
 from gdatalog.plan.nest import Recoding, TrieNode
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.records import dataclass, field, replace

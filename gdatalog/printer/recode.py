@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Join, Participant, Slot, Step
 from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.join_plan import Join, Participant, Slot, Step
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
 from gdatalog.printer.bitsets import ascends, constraints_of, cuts_of, measure_bits, set_of, word_of
 from gdatalog.printer.lists import cut_range, seek

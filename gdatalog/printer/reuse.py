@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gdatalog.plan import Join, Seek, Slot, Step, Tally
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Join, Seek, Slot, Step, Tally
 from gdatalog.plan.nest import TrieNode, entries, measurable, recoding
 from gdatalog.printer.lists import LevelLists, fill, marks_of
 from gdatalog.printer.measure import both, last_pair

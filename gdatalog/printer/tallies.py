@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf, prod
 
-from gdatalog.plan import Filter, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
+from gdatalog.plan.join_plan import Filter, Join, Seek, Slot, Tally
 from gdatalog.plan.nest import TrieNode, entries
-from gdatalog.printer import LevelArgument
+from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads
 from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.effects import falls
-from gdatalog.printer import TrieLayout
 from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import STOPPED
 from gdatalog.printer.worklist import Listed, Recursive, RulesPrinter

@@ -13,7 +13,7 @@ from gdatalog.engine.choose import unprintable
 from gdatalog.engine.metrics import Index, Metrics, Way
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
-from gdatalog.plan import Compact, Join, TrieRef
+from gdatalog.plan.join_plan import Compact, Join, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import conjuncts, rebuild, variables, walk

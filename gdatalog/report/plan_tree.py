@@ -19,8 +19,8 @@ from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
 from gdatalog.engine.stratum_plan import StratumPlan, by_parts
 from gdatalog.parser import format_node
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.rule_text import rule_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.account import Costs
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields

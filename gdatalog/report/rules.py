@@ -6,9 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import (
+    Branch,
+    Generate,
+    GivenRows,
+    Join,
+    JoinPlan,
+    RulePlan,
+    Step,
+    Tally,
+)
 from gdatalog.plan.nest import Paths, groups_of
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.rule_text import rule_text

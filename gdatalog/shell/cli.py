@@ -18,8 +18,8 @@ from gdatalog.cancellation import AS_IT_WAS, interrupt_message
 from gdatalog.database import Database
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError
 from gdatalog.options import FORMS
-from gdatalog.shell import say, say_error, say_unexpected
-from gdatalog.shell.editor import SIGNALLED, give_back, heeding
+from gdatalog.shell.editor.terminal import SIGNALLED, give_back, heeding
+from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, asks_for_patterns, plain_command
 from gdatalog.shell.output import Output
 from gdatalog.shell.program import PROFILE_FORMS, CommandLine, opened, read_parameters, run_job

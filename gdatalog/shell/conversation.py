@@ -16,15 +16,16 @@ from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.facts import beside
+from gdatalog.engine.facts.files import beside
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.shell import ProgressLine, say
+from gdatalog.shell.messages import say
 from gdatalog.shell.output import Output
+from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.storage.data_files import version_of
 from gdatalog.storage.facts_files import find_facts
 from gdatalog.storage.parts import Version

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, TextIO
 
-from gdatalog.engine.facts import placed
+from gdatalog.engine.facts.files import placed
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
 from gdatalog.relations import limited
 from gdatalog.result import Result
-from gdatalog.storage import check_delimiter, delimiter_of, flag_of
 from gdatalog.storage.as_text import begun, facts_text, quoted, table_text
+from gdatalog.storage.load_options import check_delimiter, delimiter_of, flag_of
 from gdatalog.values import visible, visible_lines
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ import click
 from gdatalog.database import Database
 from gdatalog.errors import UsageError
 from gdatalog.records import replace
-from gdatalog.shell import ProgressLine, say
 from gdatalog.shell.arguments import misused
-from gdatalog.shell.editor import heeding
+from gdatalog.shell.editor.terminal import heeding
+from gdatalog.shell.messages import say
 from gdatalog.shell.program import opened
+from gdatalog.shell.progress_line import ProgressLine
 
 F = TypeVar("F", bound=Callable[..., object])
 PatternRows = Iterable[tuple[object, object]]

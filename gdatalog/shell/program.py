@@ -17,7 +17,8 @@ from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.compiler.compiled import Ask
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.facts import read_text, to_stdout, write_relation
+from gdatalog.engine.facts.files import read_text
+from gdatalog.engine.facts.outputs import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.opening import connect
@@ -31,8 +32,9 @@ from gdatalog.progress import amount
 from gdatalog.records import dataclass
 from gdatalog.relations import answer
 from gdatalog.result import Result
-from gdatalog.shell import ProgressLine, say, say_error, took
+from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
+from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.user_settings import parse_settings
 from gdatalog.values import timestamp_from_text
 

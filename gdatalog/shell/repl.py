@@ -13,11 +13,11 @@ from gdatalog.cancellation import interrupt_message
 from gdatalog.engine.devices import PLAIN
 from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
-from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.commands import run_command
 from gdatalog.shell.conversation import COMMANDS, Conversation, Leave
-from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
+from gdatalog.shell.editor.terminal import can_edit, heeding
+from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.statements import take
 from gdatalog.shell.typed import command_of, divide
 

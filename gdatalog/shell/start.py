@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from threading import Thread
 from typing import TYPE_CHECKING, NoReturn
 
-from gdatalog.shell.editor import can_edit, in_foreground, keep_keys
+from gdatalog.shell.editor.terminal import can_edit, in_foreground, keep_keys
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -89,8 +89,8 @@ def _begin(args: Sequence[str], on_cpu: bool) -> BegunPrompt:
     from concurrent.futures import Future
 
     from gdatalog.engine.nvidia import plainly_none
-    from gdatalog.shell import banner, say
     from gdatalog.shell.editor.prompt import Prompt
+    from gdatalog.shell.messages import banner, say
 
     prompt = Prompt()
     opened: Future[Database] = Future()

@@ -20,8 +20,8 @@ from gdatalog.planner.check import Schema
 from gdatalog.planner.check.walk import is_fact, names_of, ruled
 from gdatalog.progress import amount
 from gdatalog.relations import RelationEntry
-from gdatalog.shell import say, say_error
 from gdatalog.shell.conversation import Conversation
+from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.program import answer_all, ruled_names
 from gdatalog.storage.relation import Relation
 from gdatalog.values import visible

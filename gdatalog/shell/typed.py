@@ -15,7 +15,7 @@ from gdatalog.parser.scanner import is_ended, scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.records import dataclass
-from gdatalog.shell import GOES_ON, PROMPT
+from gdatalog.shell.messages import GOES_ON, PROMPT
 
 INDENT = "    "
 FARTHEST = 40  # maximum indentation, in columns

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import check_delimiter, shown
+from gdatalog.storage.load_options import check_delimiter
+from gdatalog.storage.places import shown
 from gdatalog.storage.table import Column, Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName, timestamp_to_text

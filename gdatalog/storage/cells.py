@@ -20,8 +20,9 @@ from typing import TypeAlias
 import numpy as np
 
 from gdatalog.errors import DataError, Note
-from gdatalog.storage import DataPlace, MissingValue, pa, pc, shown
 from gdatalog.storage.columns import Typed
+from gdatalog.storage.imported_later import pa, pc
+from gdatalog.storage.places import DataPlace, MissingValue, shown
 from gdatalog.storage.table import DTYPES, Array, TextColumn, arrow_numbers, empty_column, encoded
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage import DataPlace, SomeRows, pa, pc, shown
+from gdatalog.storage.imported_later import pa, pc
+from gdatalog.storage.places import DataPlace, SomeRows, shown
 from gdatalog.storage.table import (
     Array,
     Column,

@@ -18,9 +18,11 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns, pa, pq
 from gdatalog.storage.columns import arrow_type
+from gdatalog.storage.imported_later import pa, pq
+from gdatalog.storage.load_options import LoadOptions, TypedColumns
 from gdatalog.storage.pipes import is_special
+from gdatalog.storage.places import DataPlace, FilePlace, SomeRows
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Table
 from gdatalog.values import INT_MAX, INT_MIN, TypeName

@@ -26,7 +26,8 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, pa
+from gdatalog.storage.imported_later import pa
+from gdatalog.storage.places import DataPlace
 from gdatalog.storage.table import (
     NOT_ASCII,
     PADDING,

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 
 from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
-from gdatalog.storage import pa
+from gdatalog.storage.imported_later import pa
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
 from gdatalog.values import TypeName
 

@@ -13,7 +13,11 @@ from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import (
+from gdatalog.storage import text_files
+from gdatalog.storage.data_files import PACKED
+from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
+from gdatalog.storage.frames import table_of_file, with_row_ids
+from gdatalog.storage.load_options import (
     PLAIN,
     Declared,
     FilePath,
@@ -25,11 +29,7 @@ from gdatalog.storage import (
     delimiter_of,
     flag_of,
     options_of_text,
-    text_files,
 )
-from gdatalog.storage.data_files import PACKED
-from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
-from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions

@@ -21,21 +21,12 @@ import numpy as np
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import (
-    PLAIN,
-    DataPlace,
-    FilePlace,
-    LoadOptions,
-    MissingValue,
-    SomeRows,
-    TypedColumns,
-    pa,
-    pc,
-    row_count,
-)
 from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.headers import match_columns
+from gdatalog.storage.imported_later import pa, pc
+from gdatalog.storage.load_options import PLAIN, LoadOptions, TypedColumns, row_count
+from gdatalog.storage.places import DataPlace, FilePlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.table import (
     Array,

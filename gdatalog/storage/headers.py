@@ -19,9 +19,10 @@ import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
-from gdatalog.storage import Declared, LoadOptions, pc
 from gdatalog.storage.cells import MISSING, Cells, arrow_texts, cell_value, is_big, kind_of
 from gdatalog.storage.delimited import Delimited, Record
+from gdatalog.storage.imported_later import pc
+from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.raw import count_of_columns, default_name, listed
 from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName

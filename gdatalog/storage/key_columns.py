@@ -16,8 +16,8 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
-from gdatalog.storage import LoadOptions
 from gdatalog.storage.keys import encode_column, float_to_key
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike
 
 from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
-from gdatalog.storage import pa, pc
+from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, TextColumn

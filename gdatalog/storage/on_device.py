@@ -146,7 +146,7 @@ class Lying:
 # with CuPy.
 #
 # Arrays are the device's: NumPy's, or CuPy's, which type checkers treat as NumPy's. Joins need more
-# operations (`executors/__init__.py`).
+# operations (`executors/ops.py`).
 
 
 class RowMarks(Protocol):

@@ -19,16 +19,6 @@ from itertools import accumulate, islice, pairwise
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import (
-    PLAIN,
-    FilePath,
-    KeptPipes,
-    LoadOptions,
-    TypedColumns,
-    broken_link,
-    check_delimiter,
-    pa,
-)
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
@@ -51,6 +41,16 @@ from gdatalog.storage.headers import (
     other_numbers,
     tell,
     verdict,
+)
+from gdatalog.storage.imported_later import pa
+from gdatalog.storage.load_options import (
+    PLAIN,
+    FilePath,
+    KeptPipes,
+    LoadOptions,
+    TypedColumns,
+    broken_link,
+    check_delimiter,
 )
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table

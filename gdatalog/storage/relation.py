@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
-from gdatalog.storage import Names, Types, parts, remote
+from gdatalog.storage import parts, remote
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
+from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
 from gdatalog.storage.row_store import SORTED_BELOW, RowBits, RowStore, held_by

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from gdatalog.records import dataclass
-from gdatalog.storage import TypedColumns
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span

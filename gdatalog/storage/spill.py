@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
-from gdatalog.storage import FilePath
+from gdatalog.storage.load_options import FilePath
 from gdatalog.storage.table import Array
 
 LARGE_FILES = "/var/tmp"  # on a disk, also on systems that keep /tmp in memory

@@ -18,7 +18,7 @@ import numpy as np
 
 from gdatalog.account import TEXTS
 from gdatalog.cancellation import OBJECT, cancellable, current_watch, working_space
-from gdatalog.storage import pa, pc
+from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.table import Array, TextColumn, TextSet, TextSetFunctions, used_codes
 
 # The bytes of a text beside its characters: its entries in a list and in a dict (which briefly has

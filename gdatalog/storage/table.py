@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gdatalog.records import dataclass
-from gdatalog.storage import DataPlace, pa
+from gdatalog.storage.imported_later import pa
+from gdatalog.storage.places import DataPlace
 from gdatalog.values import INT_MAX, TypeName
 
 Array = NDArray[Any]

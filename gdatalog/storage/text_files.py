@@ -14,7 +14,6 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_delimiter, pa, shown
 from gdatalog.storage.cells import Cells, arrow_texts, hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import (
@@ -24,6 +23,9 @@ from gdatalog.storage.headers import (
     tell,
     verdict,
 )
+from gdatalog.storage.imported_later import pa
+from gdatalog.storage.load_options import Declared, LoadOptions, check_delimiter
+from gdatalog.storage.places import DataPlace, FilePlace, shown
 from gdatalog.storage.raw import Raw, raw_of_rows
 from gdatalog.storage.table import TextColumn
 

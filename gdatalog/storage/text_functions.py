@@ -19,7 +19,7 @@ def text_functions_for(count: int) -> TextSetFunctions | None:
     if count < (WORTH if _made else WORTH_CUTTING):
         return None
     if not _made:
-        from gdatalog.codegen import LoopError
+        from gdatalog.codegen.loop_language import LoopError
 
         try:
             _made.append(_compiled())

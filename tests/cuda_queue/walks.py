@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gdatalog.gpu_ops import whole
+from gdatalog.gpu_ops.kernels import whole
 from gdatalog.gpu_ops.loops import CONTROL_WORDS, SLOT_WORDS, Reason, Word, capacity
 from tests.cuda_host import HostDriver, HostFault
 

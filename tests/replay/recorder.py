@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gdatalog.gpu_ops.loops import loops_of
-from gdatalog.plan import Join, JoinPlan, RulePlan, Step
+from gdatalog.plan.join_plan import Join, JoinPlan, RulePlan, Step
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import print_lattice

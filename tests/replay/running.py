@@ -22,8 +22,8 @@ from gdatalog import cancellation
 from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth, execution, rule_plans
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.gpu_ops import whole
-from gdatalog.plan import RulePlan
+from gdatalog.gpu_ops.kernels import whole
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner import rule
 from gdatalog.printer import lattice, module, worklist
 from gdatalog.printer.expressions import Unprintable

@@ -27,8 +27,8 @@ from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import Way
-from gdatalog.cluster.workers import UNLIMITED, room_of
-from gdatalog.plan import JoinPlan
+from gdatalog.cluster.workers.own_process import UNLIMITED, room_of
+from gdatalog.plan.join_plan import JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation

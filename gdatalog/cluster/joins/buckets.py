@@ -14,16 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins import CellResult, JoinTask, join_cells
+from gdatalog.cluster.joins.cells import CellResult, JoinTask, join_cells
 from gdatalog.cluster.joins.layout import Dim, Source
 from gdatalog.cluster.joins.shares import Domain, codes, count
-from gdatalog.cluster.rows import ShuffleBlock, columns_of
 from gdatalog.cluster.rows.row_statistics import Way, edges_of
-from gdatalog.cluster.workers import StoredRows, own_address
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of
+from gdatalog.cluster.workers.own_process import own_address
+from gdatalog.cluster.workers.stored_rows import StoredRows
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import RowTest, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.plan.effects import longest_first
+from gdatalog.plan.join_plan import RowTest, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE

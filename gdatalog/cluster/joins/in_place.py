@@ -14,19 +14,19 @@ from itertools import pairwise, takewhile
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells
+from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells
 from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, too_small
 from gdatalog.cluster.pool.calls import Call, TooLarge
 from gdatalog.cluster.pool.task_stage import TaskStage
-from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
+from gdatalog.cluster.rows.shuffle import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
-from gdatalog.executors import Frontier, Key
+from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import DistinctSink
-from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import widens
+from gdatalog.plan.join_plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.remote import RemotePart, RemoteRows

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from gdatalog.plan import Apply, Filter, Join, JoinPlan, RowTest, Slot, TrieRef, Version
 from gdatalog.plan.cells import cuttable, roles
 from gdatalog.plan.effects import participants
+from gdatalog.plan.join_plan import Apply, Filter, Join, JoinPlan, RowTest, Slot, TrieRef, Version
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import trie_name
 

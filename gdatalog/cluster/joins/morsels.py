@@ -17,8 +17,8 @@ from heapq import heapreplace
 
 import numpy as np
 
-from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange, cuttable
 from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, field, replace

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.joins import CellResult, Mode
 from gdatalog.cluster.joins.bucket_store import BucketStore, SourceBuckets
 from gdatalog.cluster.joins.buckets import (
     MAKING,
@@ -33,6 +32,7 @@ from gdatalog.cluster.joins.buckets import (
     sliced,
     where_to_cut,
 )
+from gdatalog.cluster.joins.cells import CellResult, Mode
 from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, MorselScheduler, too_small
 from gdatalog.cluster.joins.share_search import (
     Assigner,
@@ -45,8 +45,8 @@ from gdatalog.cluster.joins.shares import Shares, count, fine
 from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import JoinPlan, Restore, RulePlan
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
+from gdatalog.plan.join_plan import JoinPlan, Restore, RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation

@@ -14,12 +14,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
+from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells, settled
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
 from gdatalog.cluster.joins.share_search import ShareChoice
 from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import Pool, TaskStage
-from gdatalog.cluster.rows import (
+from gdatalog.cluster.rows.shuffle import (
     OwnedRows,
     PartSize,
     Shuffle,
@@ -31,7 +31,7 @@ from gdatalog.cluster.rows import (
     stays_remote,
 )
 from gdatalog.cluster.rows.texts import FewTexts, makes_texts, placed_texts, texts_for
-from gdatalog.cluster.workers import CallContext
+from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext, RuleInputs
@@ -42,8 +42,8 @@ from gdatalog.engine.rules.rows import rows_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
+from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import KnownRows

@@ -29,7 +29,8 @@ from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
-from gdatalog.cluster.workers import own_memory, read, write
+from gdatalog.cluster.workers.own_process import own_memory
+from gdatalog.cluster.workers.stored_rows import read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool.broadcast import Broadcast, BroadcastFile, MissingBroadcast
-from gdatalog.cluster.workers import own_worker
+from gdatalog.cluster.workers.own_process import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field
 

@@ -33,8 +33,8 @@ from gdatalog.cluster.pool.calls import (
     future_of,
     whole,
 )
-from gdatalog.cluster.workers import set_free
 from gdatalog.cluster.workers.connection import Connection, workers_told
+from gdatalog.cluster.workers.stored_rows import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError, UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import replace

@@ -13,9 +13,9 @@ from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Lost
-from gdatalog.cluster.recursion import ALL, Distribution, Routes
-from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
-from gdatalog.cluster.workers import CallContext, own_address
+from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
+from gdatalog.cluster.workers.own_process import CallContext, own_address
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
@@ -26,8 +26,8 @@ from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import TrieRef
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

@@ -17,7 +17,6 @@ from typing import Any
 
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool, TaskStage
-from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import (
     SMALL,
@@ -33,9 +32,10 @@ from gdatalog.cluster.recursion.hash_partition import (
     step,
 )
 from gdatalog.cluster.recursion.key_ranges import memory_of
-from gdatalog.cluster.rows import Shuffle, parts_of, size_of, stays_remote
+from gdatalog.cluster.recursion.routes import Routes, routes_of
+from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
-from gdatalog.cluster.workers import CallContext
+from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
@@ -45,8 +45,8 @@ from gdatalog.engine.operators.semi_naive import Rounds, SemiNaive
 from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace

@@ -18,9 +18,10 @@ import numpy as np
 
 from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import Pool, TaskStage
-from gdatalog.cluster.rows import parts_of, size_of, stays_remote
+from gdatalog.cluster.rows.shuffle import parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.cluster.workers import CallContext, on_device, rows_here
+from gdatalog.cluster.workers.own_device import on_device, rows_here
+from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint.spans import RowsByColumn
@@ -29,8 +30,8 @@ from gdatalog.engine.operators.partitioned import OFTEN, Key, PartitionedStratum
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Thresholds

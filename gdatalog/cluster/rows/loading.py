@@ -21,15 +21,16 @@ from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
-from gdatalog.cluster.workers import own_address
+from gdatalog.cluster.workers.own_process import own_address
 from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import LoadOptions, TypedColumns, data_files
+from gdatalog.storage import data_files
 from gdatalog.storage.data_files import File, Footer, RowGroups
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
+from gdatalog.storage.load_options import LoadOptions, TypedColumns
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart

@@ -14,17 +14,18 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
-from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics, size_of
+from gdatalog.cluster.rows import row_statistics
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, parts_of, piece_of, size_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import TypedColumns
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.remote import RemotePart, RemoteRows, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable

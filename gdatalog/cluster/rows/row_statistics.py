@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.degrees import Degrees, runs_of
 from gdatalog.storage.duplicates import group_rows, row_numbers

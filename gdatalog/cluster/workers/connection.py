@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.workers import gpus
+from gdatalog.cluster.workers.own_device import gpus
 from gdatalog.distribution import VERSION, install
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant

@@ -15,7 +15,7 @@ from threading import Lock
 
 import numpy as np
 
-from gdatalog.codegen import Array, Scalar, inlined, intrinsic, seldom
+from gdatalog.codegen.loop_language import Array, Scalar, inlined, intrinsic, seldom
 
 _WORD = np.dtype(np.uint64)
 _BYTES = np.dtype("<u8")

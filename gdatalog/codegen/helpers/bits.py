@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Array, Scalar, inlined, intrinsic, part
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
+from gdatalog.codegen.loop_language import Array, Scalar, inlined, intrinsic, part
 
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)

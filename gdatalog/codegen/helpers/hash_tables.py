@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Array, Scalar, inlined, part
 from gdatalog.codegen.helpers import at, compare_swap, load, put
 from gdatalog.codegen.helpers.bits import trailing_zeros
+from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
 CHILDREN, TAKEN, FREE = 0, 1, 2  # the entries of `counts`
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Array, Scalar, inlined, part
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.bits import bit_length
 from gdatalog.codegen.helpers.values import times
+from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
 ABSENT, IDLE = -2, -1
 WORST = 0x7FFF_FFFF_FFFF_FFFF

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Array, inlined, part
 from gdatalog.codegen.helpers import at, prefetch, put, put_word, word
 from gdatalog.codegen.helpers.bits import trailing_zeros
+from gdatalog.codegen.loop_language import Array, inlined, part
 
 # The state of `scan`: the position, the number of rows cut, and the bitwise or of all bytes.
 PLACE, ROW, SEEN = 0, 1, 2

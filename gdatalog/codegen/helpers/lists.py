@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Array, Scalar, inlined, part
 from gdatalog.codegen.helpers import at, prefetch, put
+from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
 # From this ratio of lengths on, the shorter list seeks in the longer one instead of reading it.
 # Short lists are read: the choice would be mispredicted as often as it helps.

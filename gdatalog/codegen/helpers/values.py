@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen import Scalar, inlined, intrinsic, part
+from gdatalog.codegen.loop_language import Scalar, inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000

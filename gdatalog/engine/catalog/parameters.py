@@ -10,8 +10,8 @@ import numpy as np
 
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, field
-from gdatalog.storage import DataPlace, MissingValue, shown
 from gdatalog.storage.keys import encode_column, float_to_key
+from gdatalog.storage.places import DataPlace, MissingValue, shown
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import (

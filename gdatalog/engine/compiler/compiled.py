@@ -13,7 +13,7 @@ from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.catalog.texts import Outline, nodes_of
 from gdatalog.engine.compiler.plans import Plans
-from gdatalog.engine.facts import destination
+from gdatalog.engine.facts.outputs import destination
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program

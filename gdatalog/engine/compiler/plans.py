@@ -13,7 +13,7 @@ from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Or
-from gdatalog.plan import RulePlan, Version
+from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.search import Orders

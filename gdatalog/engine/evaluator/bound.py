@@ -23,7 +23,7 @@ from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Param
-from gdatalog.plan import TrieRef
+from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation

@@ -11,15 +11,15 @@ from functools import partial
 from gdatalog.account import spending
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.catalog.sources import Source
-from gdatalog.engine.facts import Files, locate, placed, read_relation
+from gdatalog.engine.facts.files import Files, locate, placed, read_relation
 from gdatalog.engine.facts.reading_ahead import FileContent, FileReading, ReadingAhead
 from gdatalog.engine.facts.unions import extended, union
 from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, Error
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import Findings
 from gdatalog.storage.key_columns import relation_of_tables
+from gdatalog.storage.load_options import Findings
 from gdatalog.storage.parts import Version
 from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.relation import Relation

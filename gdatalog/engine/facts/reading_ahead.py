@@ -12,7 +12,7 @@ from threading import Event
 
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.records import dataclass, field
-from gdatalog.storage import Findings
+from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import begun
 

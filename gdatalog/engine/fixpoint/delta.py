@@ -21,7 +21,7 @@ from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.derived import laid
 from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.settings import Dedup, Thresholds
 from gdatalog.storage.keys import KeySpace

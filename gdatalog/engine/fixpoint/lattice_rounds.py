@@ -13,7 +13,7 @@ import numpy as np
 
 from gdatalog.engine.derived import device_ops, laid
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gdatalog.plan import JoinPlan, Seek, Slot, TrieRef
+from gdatalog.plan.join_plan import JoinPlan, Seek, Slot, TrieRef
 from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among

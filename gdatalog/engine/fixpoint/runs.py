@@ -15,7 +15,7 @@ from typing import Any
 
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.fixpoint.row_sets import hash_function
-from gdatalog.executors import Ops
+from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation

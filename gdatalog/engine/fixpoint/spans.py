@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope, evaluate, no_column
 from gdatalog.engine.derived import Rows
+from gdatalog.plan import join_plan as p
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought

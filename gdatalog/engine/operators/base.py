@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.engine.context import Operator
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 
 

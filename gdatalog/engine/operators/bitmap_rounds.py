@@ -32,8 +32,8 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.conditions import Unsuited, When
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field

@@ -9,8 +9,8 @@ from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
 from gdatalog.errors import EvaluationError
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import CONDITIONS, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass
 

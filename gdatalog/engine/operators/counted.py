@@ -13,8 +13,8 @@ from gdatalog.engine.derived import relation_of
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import Unsuited, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.columns_read import counts_of
 from gdatalog.records import dataclass

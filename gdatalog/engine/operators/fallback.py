@@ -9,8 +9,8 @@ from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.device import accelerator
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import CONDITIONS, Bytes, NoRoom, TooManyRows, Unsuited, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 

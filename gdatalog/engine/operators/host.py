@@ -8,8 +8,8 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, replace
 

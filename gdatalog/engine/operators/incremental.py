@@ -35,9 +35,9 @@ from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
+from gdatalog.plan.join_plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics

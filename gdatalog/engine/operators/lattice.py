@@ -12,7 +12,6 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog import plan as p
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
@@ -31,13 +30,14 @@ from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
-from gdatalog.printer import layouts_of
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
+from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value, narrow, span_of

@@ -8,8 +8,8 @@ from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.rewrite.linear_recursion import LinearStratum, made_linear
 from gdatalog.records import dataclass, replace

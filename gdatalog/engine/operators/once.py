@@ -10,8 +10,8 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 

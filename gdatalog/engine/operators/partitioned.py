@@ -43,9 +43,9 @@ from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
-from gdatalog.plan import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import longest_first
+from gdatalog.plan.join_plan import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
@@ -291,7 +291,7 @@ class PartitionedStratum(StratumRun):
         self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
     ) -> PrintedPlan | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
-        from gdatalog.printer import layouts_of
+        from gdatalog.printer.layouts import layouts_of
 
         settings, rules, counted = (
             self.context.settings,

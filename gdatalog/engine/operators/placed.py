@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
 from gdatalog.engine.operators import Relations
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought, is_on_host

@@ -25,8 +25,8 @@ from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.stratum_run import StratumRun, placed
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution, MemoryLimitError
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
 from gdatalog.records import dataclass, field

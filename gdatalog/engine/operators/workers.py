@@ -9,8 +9,8 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.fallback import attempt
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import CONDITIONS, When
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import WorkerPlacement
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass

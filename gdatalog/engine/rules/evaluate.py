@@ -11,8 +11,8 @@ from gdatalog.engine.rules.fallback import RuleFallback
 from gdatalog.engine.rules.on_host import RuleOnHost
 from gdatalog.engine.rules.operator import Refusal, RuleOperator
 from gdatalog.engine.rules.rows import RuleRows
-from gdatalog.plan import RulePlan
 from gdatalog.plan.conditions import NoRoom, Unsuited
+from gdatalog.plan.join_plan import RulePlan
 
 
 def run_rule(plan: RulePlan, inputs: RuleInputs) -> Derived:

@@ -27,9 +27,9 @@ from gdatalog.engine.rules.operator import Refusal
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import Expr, JoinPlan, RulePlan
 from gdatalog.plan.cells import ends, paired, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
+from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host

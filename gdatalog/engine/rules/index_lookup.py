@@ -11,7 +11,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.rows import RuleRows
-from gdatalog.plan import (
+from gdatalog.plan.join_plan import (
     Comparison,
     Constant,
     Expr,

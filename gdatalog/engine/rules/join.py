@@ -11,11 +11,11 @@ from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
 from gdatalog.engine.device import CPU
 from gdatalog.engine.parallel import Scan, run_together
-from gdatalog.executors import WEIGHT, Frontier
+from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink, StepCounts
-from gdatalog.plan import Generate, Join, JoinPlan, RulePlan
 from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.join_plan import Generate, Join, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import Trie

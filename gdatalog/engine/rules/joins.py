@@ -12,8 +12,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.rules.join import BreadthFirst, JoinRun, Loops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
-from gdatalog.plan import Expr, RulePlan
 from gdatalog.plan.effects import one_row_each, widens
+from gdatalog.plan.join_plan import Expr, RulePlan
 from gdatalog.plan.nest import ascends
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass

@@ -9,8 +9,8 @@ from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import Expr
 from gdatalog.plan.conditions import NoRoom, Unsuited
+from gdatalog.plan.join_plan import Expr
 from gdatalog.records import dataclass
 
 TURN = 10_000  # fixed cost of a rule's turn, in rows

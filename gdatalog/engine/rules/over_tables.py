@@ -10,8 +10,8 @@ from gdatalog.engine.exact_counts import TABLES, SumUnsuited
 from gdatalog.engine.rules.operator import TURN
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import Sum
-from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.conditions import Unsuited
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.records import dataclass, replace
 
 

@@ -8,8 +8,8 @@ from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.engine.rules.operator import TURN, RuleJoins
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
-from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import may_fail, one_row_each
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.nest import groups_of
 from gdatalog.records import dataclass, replace
 

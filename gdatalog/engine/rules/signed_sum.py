@@ -38,8 +38,8 @@ from gdatalog.engine.rules.operator import TURN, Refusal
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.conditions import Unsuited
+from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra

@@ -20,8 +20,8 @@ from math import inf, isfinite
 
 from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
-from gdatalog.plan import Apply, Constant, Slot
-from gdatalog.plan import Expr as PlanExpr
+from gdatalog.plan.join_plan import Apply, Constant, Slot
+from gdatalog.plan.join_plan import Expr as PlanExpr
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.scopes import neighbours

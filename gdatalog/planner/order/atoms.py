@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gdatalog import plan as p
+from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, reads
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons

@@ -15,7 +15,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from gdatalog.plan import Branch, Constant, Generate, Join, JoinPlan, Seek, Slot, Step, Tally
+from gdatalog.plan.join_plan import (
+    Branch,
+    Constant,
+    Generate,
+    Join,
+    JoinPlan,
+    Seek,
+    Slot,
+    Step,
+    Tally,
+)
 from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import factorial
 
-from gdatalog.plan import Apply, Slot
+from gdatalog.plan.join_plan import Apply, Slot
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
 from gdatalog.planner.statistics import RelationStatistics, Statistics

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from operator import or_
 
-from gdatalog.plan import Expr
+from gdatalog.plan.join_plan import Expr
 from gdatalog.planner.statistics import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import AdjacencyLists, Degrees

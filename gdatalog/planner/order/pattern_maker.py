@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import inf, prod
 
-from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.order.atoms import AtomState

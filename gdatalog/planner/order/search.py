@@ -21,7 +21,7 @@ from collections.abc import Hashable, Mapping
 from heapq import nsmallest
 from math import frexp, inf
 
-from gdatalog.plan import Expr
+from gdatalog.plan.join_plan import Expr
 from gdatalog.planner.observed import Answer, Observed, Question
 from gdatalog.planner.order.atoms import MOST_ORDERED, single_order
 from gdatalog.planner.order.formula import TINY

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from gdatalog.plan import Slot
+from gdatalog.plan.join_plan import Slot
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.order import edges as e

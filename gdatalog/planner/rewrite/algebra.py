@@ -22,7 +22,7 @@ from functools import partial
 from itertools import chain
 from math import inf
 
-from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.order.cost import work_of

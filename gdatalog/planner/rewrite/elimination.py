@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from gdatalog.plan import Join, JoinPlan, Slot, Term
+from gdatalog.plan.join_plan import Join, JoinPlan, Slot, Term
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of

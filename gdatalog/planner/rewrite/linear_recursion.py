@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog.parser import syntax as s
-from gdatalog.plan import JoinPlan, RulePlan, Slot
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, Slot
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts
 from gdatalog.records import dataclass, replace

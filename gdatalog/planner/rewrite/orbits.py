@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
-from gdatalog.plan import Apply, Constant, JoinPlan, Slot
+from gdatalog.plan.join_plan import Apply, Constant, JoinPlan, Slot
 from gdatalog.plan.nest import entries
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import inf, prod
 
-from gdatalog.plan import Constant, JoinPlan, Slot, Step, Tally, Version
+from gdatalog.plan.join_plan import Constant, JoinPlan, Slot, Step, Tally, Version
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gdatalog.plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
+from gdatalog.plan.join_plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of

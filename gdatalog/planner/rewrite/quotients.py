@@ -21,7 +21,7 @@ from itertools import combinations, count, product
 from math import factorial, prod
 from operator import add
 
-from gdatalog.plan import Apply, Slot
+from gdatalog.plan.join_plan import Apply, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem, renamed
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
 from gdatalog.planner.order.pattern import bits

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
-from gdatalog.plan import Branch, Join, JoinPlan, Seek, Slot, Step
+from gdatalog.plan.join_plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser

@@ -12,7 +12,8 @@ from typing import cast
 
 from gdatalog.database import Database
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.facts import writable, write_answer
+from gdatalog.engine.facts.files import writable
+from gdatalog.engine.facts.outputs import write_answer
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.facts import number_of
@@ -23,11 +24,12 @@ from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
 from gdatalog.report import Shown
 from gdatalog.result import Result
-from gdatalog.shell import aligned, memory_used, say, size_of
 from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
+from gdatalog.shell.messages import aligned, say, size_of
+from gdatalog.shell.progress_line import memory_used
 from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
 from gdatalog.shell.typed import OF_PART, WITH_PASSES
-from gdatalog.storage import TEXT_OPTIONS, options_of_text
+from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.writers import write_text
 from gdatalog.values import visible
 

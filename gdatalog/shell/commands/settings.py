@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.shell import aligned, say
 from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, parameter_text
+from gdatalog.shell.messages import aligned, say
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
-from gdatalog.storage import options_of_text
+from gdatalog.storage.load_options import options_of_text
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.user_settings import AT_START, all_settings, parse_settings
 

@@ -58,9 +58,9 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     """Takes a snapshot of a database, without evaluating anything."""
     from gdatalog.engine.devices import PLAIN
     from gdatalog.parser.syntax import TypeDecl
-    from gdatalog.shell import memory_used
     from gdatalog.shell.commands.settings import prompt_settings
     from gdatalog.shell.conversation import COMMANDS
+    from gdatalog.shell.progress_line import memory_used
 
     workspace = db.workspace
     with db.call():

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pygments import token
 from pygments.lexer import Lexer
 
-from gdatalog.shell import GOES_ON, PROMPT
 from gdatalog.shell.editor.highlighting import Highlighter
+from gdatalog.shell.messages import GOES_ON, PROMPT
 
 Piece = tuple[int, token._TokenType, str]
 

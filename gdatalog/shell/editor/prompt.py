@@ -26,10 +26,10 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
-from gdatalog.shell import GOES_ON, PROMPT, say
-from gdatalog.shell.editor import interrupts_noted, keep_keys
 from gdatalog.shell.editor.known import KnownNames, Status, bar
+from gdatalog.shell.editor.terminal import interrupts_noted, keep_keys
 from gdatalog.shell.editor.toolkit import LOOK, Colours, KeptHistory, NameCompleter
+from gdatalog.shell.messages import GOES_ON, PROMPT, say
 
 INDENT = "    "
 

@@ -1,0 +1,120 @@
+"""A frontier: the bindings of a level as (parent, value) arrays; and the operations on frontiers.
+
+A frontier stores the parent row of each of its rows and the columns that its level added; earlier
+columns are gathered through the parents on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.ops import Ops
+from gdatalog.plan.join_plan import Expr
+from gdatalog.records import dataclass, field
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+
+
+# Columns are named by variables, by numbers of tries (the current node of the trie), and by WEIGHT:
+# the number of bindings that a row represents.
+Key = str | int
+WEIGHT = "#"
+FAR = 8  # frontiers, above which a column that was found is remembered
+
+
+@dataclass(slots=True, eq=False)
+class Frontier:
+    size: int
+    parent: Frontier | None = None
+    rows: Array | None = None  # None: the parent's rows, one to one
+    columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
+    level: str | None = None  # the variable whose lists this frontier is
+    whole: bool = True  # whether those lists are whole: no chunk cuts one
+    _gathered: dict[Key, Array] = field(default_factory=dict)  # cached columns of ancestors
+    _lists: TrieLevel | None = None
+
+    def above(self) -> Iterator[Frontier]:
+        """This frontier and its ancestors."""
+        frontier: Frontier | None = self
+        while frontier is not None:
+            yield frontier
+            frontier = frontier.parent
+
+    def has(self, key: Key) -> bool:
+        return any(key in frontier.columns for frontier in self.above())
+
+    def column(self, key: Key) -> Array:
+        """A column in the order of this frontier's rows, gathered through the parents."""
+        below: list[Frontier] = []
+        for frontier in self.above():
+            found = frontier.columns.get(key)
+            if found is None:
+                found = frontier._gathered.get(key)
+            if found is not None:
+                break
+            below.append(frontier)
+        else:
+            raise AssertionError(key)
+        for frontier in reversed(below):
+            if frontier.rows is not None:
+                found = frontier._gathered[key] = found[frontier.rows]
+        if len(below) > FAR:
+            self._gathered[key] = found
+        return found
+
+    def take(self, rows: Array) -> Frontier:
+        return Frontier(len(rows), self, rows)
+
+    def adding(self, columns: dict[Key, Array]) -> Frontier:
+        """The same rows with more columns."""
+        return Frontier(self.size, self, None, columns)
+
+    @property
+    def weight(self) -> Array | None:
+        """How many bindings each row represents; None: one each."""
+        return self.column(WEIGHT) if self.has(WEIGHT) else None
+
+    def weighed(self, ops: Ops, counts: Array) -> Array:
+        """Counts of each row times its weight; raises an error if one does not fit into 64 bits."""
+        weight = self.weight
+        return counts if weight is None else ops.times(counts, weight)
+
+    def weighing(self, ops: Ops, weight: Array) -> Frontier:
+        """The same rows with weights multiplied by these."""
+        return self.adding({WEIGHT: self.weighed(ops, weight)})
+
+    def values(self, exprs: Sequence[Expr], ops: Ops, scope: Scope) -> tuple[Array, ...]:
+        """The keys of expressions that cannot fail."""
+        return tuple(ops.evaluate(expr, self.column, self.size, scope)[0] for expr in exprs)
+
+    def lists(self, ops: Ops) -> TrieLevel:
+        """This level's values as lists, one for each parent row."""
+        if self._lists is None:
+            assert self.parent is not None and self.rows is not None and self.level is not None
+            bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
+            self._lists = ops.level_of(self.columns[self.level], bounds)
+        return self._lists
+
+
+# The intersection of root lists, and the position of each of its values in each of them (None: the
+# same as here).
+Roots = tuple[TrieLevel, Sequence[Array | None]]
+
+
+@dataclass(slots=True)
+class FailedRows:
+    """The outer rows of a branch with a failed computation, and the error to raise."""
+
+    base: str
+    failed: Array
+    error: EvaluationError | None = None
+
+    def note(self, rows: Array, error: EvaluationError) -> None:
+        """Records a failed computation for these outer rows."""
+        self.failed[rows] = True
+        self.error = error

@@ -1,0 +1,102 @@
+"""What an executor asks of a device: operations on arrays and frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from gdatalog.plan.join_plan import Expr
+from gdatalog.storage.on_device import RowOps
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+
+
+class Ops(RowOps, Protocol):
+    """Operations of one device on bindings, trie levels and groups.
+
+    The module `cpu_ops` implements them with NumPy, `gpu_ops.device.Sums` with CuPy.
+    """
+
+    # -------------------------------------------------------------------------- expressions
+
+    def evaluate(
+        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /
+    ) -> tuple[Array, Array | None]:
+        """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
+
+    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /) -> Array:
+        """Which rows pass a test; tests do not fail."""
+
+    def ranks_of(self, symbols: SymbolTable, codes: Array, /) -> Array:
+        """The rank of each symbol among all strings in code point order."""
+
+    # ----------------------------------------------------------------------- levels of tries
+
+    def level_of(self, values: Array, offsets: Array, /) -> TrieLevel:
+        """Wraps lists that were made on the way."""
+
+    def find(self, level: TrieLevel, values: Array, /) -> Array:
+        """Positions of values in the root's list, -1 if absent."""
+
+    def find_in(self, level: TrieLevel, parents: Array, values: Array, /) -> Array:
+        """Positions of values in their parents' lists, -1 if absent."""
+
+    def bound_in(
+        self, level: TrieLevel, parents: Array, values: Array, after_equal: bool, /
+    ) -> Array:
+        """The lower bound of each value in its parent's list, or the upper bound if requested."""
+
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]], /
+    ) -> tuple[Array, Array]:
+        """The start and length of each parent's list, cut by (operator, bounds)."""
+
+    def intersect_lists(
+        self, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, placed: bool, /
+    ) -> tuple[Array, Array, list[Array]]:
+        """The entries of lists, of known `size`, that are in every other list of their row and pass
+        the tests: their rows, their values, and their positions in the lists for which positions
+        are wanted; in their own lists, which come first, if `placed`."""
+
+    def count_met(
+        self, counts: Array, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, /
+    ) -> None:
+        """Adds how many entries `intersect_lists` would find to `counts`, by row."""
+
+    def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
+        """The sum of each array of lengths, that of each row's minimum, and these minima."""
+
+    def intersect(self, lists: Sequence[Array], /) -> tuple[Array, list[Array]]:
+        """The values common to sorted lists, and their positions in each list."""
+
+    # ------------------------------------------------------------------------------- groups
+
+    def add_at(self, totals: Array, rows: Array, amounts: Array | None, /) -> None:
+        """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
+
+    def add_counts(self, totals: Array, rows: Array, amounts: Array | None, /) -> Array:
+        """The same; raises an error if a total does not fit into 64 bits."""
+
+    def counts_by(self, groups: Array, count: int, weight: Array | None, /) -> Array:
+        """The row count of each group; raises an error if one does not fit into 64 bits."""
+
+    def exact_sums(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
+        """Sums of ints by group, as Python's ints if 64 bits might not suffice."""
+
+    def split_sums(
+        self, groups: Array, count: int, values: Array, weight: Array | None, /
+    ) -> tuple[Array, Array]:
+        """The sum of value * weight of each group as high * 2^32 + low."""
+
+    def means(self, high: Array, low: Array, counts: Array, /) -> Array:
+        """(high * 2^32 + low) / count, rounded once."""
+
+    def best_by(self, groups: Array, count: int, values: Array, least: bool, /) -> Array:
+        """The first row with the minimum (or maximum) of each group; no group is empty."""
+
+    def times(self, counts: Array, weight: Array, /) -> Array:
+        """Multiplies counts; raises an error if a product does not fit into 64 bits."""

@@ -1,0 +1,86 @@
+"""Compiles a GPU's kernels on first use, and launches them.
+
+A driver (`cupy_driver.py`; tests have one without a GPU) compiles a source and launches its
+kernels, with as many blocks as the size of the data needs. Arrays are those of the driver's array
+module `xp`: CuPy on a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gdatalog.account import spending
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.storage.table import Array
+
+
+THREADS = 256  # of a block, as in search.cuh
+EACH = 4  # entries of a thread in a tile, as in search.cuh
+TILE = EACH * THREADS  # entries that a block takes at a time
+_TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+
+
+def type_of(array: Array) -> str:
+    """The name, in kernels, of the type of an array's entries."""
+    return _TYPES[str(array.dtype)]
+
+
+class Kernels:
+    """The kernels of one driver, each compiled on first use."""
+
+    def __init__(self, driver: CupyDriver) -> None:
+        self.driver = driver
+        self._known: dict[tuple[str, str], CupyKernel] = {}
+
+    def launch(
+        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
+    ) -> None:
+        """Launches a block for each TILE of `size` entries, but no more than run at once.
+
+        `types` defines the names of types that the source does not define.
+        """
+        lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
+        key = "".join([*lines, text]), name
+        kernel = self._known.get(key)
+        if kernel is None:
+            with spending("compiling"):
+                kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
+            self._known[key] = kernel
+        blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
+        kernel.launch(blocks, THREADS, args)
+
+
+# Sources with their includes expanded.
+
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
+
+
+@cache
+def _file(name: str) -> str:
+    return (files("gdatalog.gpu_ops") / "kernels" / name).read_text(encoding="utf-8")
+
+
+def whole(text: str) -> str:
+    """A source in which each `#include` is replaced by the file, the first time."""
+    seen: set[str] = set()
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in seen:
+            return ""
+        seen.add(name)
+        return _INCLUDE.sub(put, _file(name).replace("#pragma once\n", ""))
+
+    return _INCLUDE.sub(put, text)
+
+
+def source_of(name: str) -> str:
+    """A file of `kernels/` with its includes expanded."""
+    return whole(f'#include "{name}"\n')

@@ -1,0 +1,224 @@
+"""The options for loading, and warnings about loaded data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.places import shown
+from gdatalog.values import TypeName, plain
+
+if TYPE_CHECKING:
+    pass
+
+Nulls = Literal["error", "drop"]
+Names = tuple[str, ...]
+Types = tuple[TypeName, ...]
+FilePath = str | os.PathLike[str]
+
+
+class Declared(Protocol):
+    """The declared columns of a relation; the planner's Schema implements this."""
+
+    @property
+    def columns(self) -> Names: ...
+    @property
+    def types(self) -> Types: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumns:
+    """The names and types of a relation's columns."""
+
+    columns: Names
+    types: Types
+
+
+@dataclass(slots=True)
+class Findings:
+    """Counts and warnings from loading one file or several."""
+
+    warnings: list[Caution] = field(default_factory=list)
+    header: bool | None = None  # whether a text file has a header
+    guess: Caution | None = None  # the warning that the header was guessed
+    rows: int = 0  # loaded rows
+    dropped: int = 0  # rows that were dropped because a value is missing
+    missing: dict[str, int] = field(default_factory=dict)  # missing values by column
+    duplicates: int = 0
+
+    def count(self, loaded: int, distinct: int) -> None:
+        """Counts the loaded rows, and the duplicates among them."""
+        self.rows += loaded
+        self.duplicates += loaded - distinct
+
+    def cautions(self, name: str) -> list[Caution]:
+        """The warnings about the relation `name`."""
+        found = [*self.warnings, *([self.guess] if self.guess is not None else [])]
+        if self.dropped:
+            columns = ", ".join(
+                f"`{key}` in {row_count(count)}" for key, count in self.missing.items()
+            )
+            found.append(
+                Caution(
+                    f"{name}: {self.dropped:,} of {row_count(self.rows + self.dropped)} dropped "
+                    f"because values are missing: {columns}"
+                )
+            )
+        if self.duplicates:
+            are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
+            found.append(
+                Caution(
+                    f"{name}: {self.duplicates:,} of {row_count(self.rows)} {are}, and a "
+                    f"relation is a set: {row_count(self.rows - self.duplicates)} loaded",
+                    hint='row_id="id" keeps all rows and adds a column with their numbers',
+                )
+            )
+        return found
+
+
+class KeptPipes(Protocol):
+    """Reads what can be read only once (`pipes.py`)."""
+
+    def read(self, name: str, read: Callable[[str], bytes]) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """`columns` selects columns by name, or names them by position. `header`: whether the first
+    line of a text file is a header. `nulls`: whether missing values are errors, or their rows are
+    dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
+    `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
+    of the data, in errors. `there`: the array module of a device; columns on that device stay
+    there. `pipes`: keeps the content of pipes.
+    """
+
+    columns: Sequence[str] | None = None
+    header: bool | None = None
+    nulls: Nulls = "error"
+    fill: Mapping[str, Any] = field(default_factory=dict)
+    row_id: str | None = None
+    first_row_id: int = 0
+    fill_is_text: bool = False  # whether the values of `fill` are parsed like cells of a file
+    findings: Findings | None = field(default=None, compare=False)
+    declared: Declared | None = None
+    what: str = "data"
+    there: Any = None
+    pipes: KeptPipes | None = field(default=None, compare=False)
+
+    @property
+    def arity(self) -> int | None:
+        """The number of wanted columns, if it is known."""
+        wanted = self.columns if self.declared is None else self.declared.types
+        return None if wanted is None else len(wanted)
+
+    @property
+    def mends(self) -> bool:
+        """Whether missing values are filled, or their rows dropped."""
+        return self.nulls == "drop" or bool(self.fill)
+
+
+PLAIN = LoadOptions()
+
+
+def row_count(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def checked(options: LoadOptions) -> LoadOptions:
+    """The options; raises an error if one is not valid."""
+    if options.nulls not in ("error", "drop"):
+        raise UsageError(
+            f"there is no nulls={options.nulls!r}",
+            hint='nulls="error" refuses rows with missing values, nulls="drop" drops them',
+        )
+    if not isinstance(options.fill, Mapping):
+        raise UsageError(
+            f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
+        )
+    if options.row_id is not None and not (options.row_id and isinstance(options.row_id, str)):
+        raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
+    if options.header is not None and not isinstance(options.header, bool):
+        raise UsageError(f"header is True, False or None, found {options.header!r}")
+    options = replace(options, row_id=plain(options.row_id))
+    if options.columns is None:
+        return options
+    names = list(options.columns) if isinstance(options.columns, Iterable) else [None]
+    if isinstance(options.columns, str) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"columns is a list of names, found {shown(options.columns)}")
+    return replace(options, columns=list(map(plain, names)))
+
+
+TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")
+
+
+def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
+    """Options from a directive or a command.
+
+    >>> options_of_text({"header": "true", "columns": "a, b", "fill": "age=0"}).fill
+    {'age': '0'}
+    """
+    unknown = next((name for name in given if name not in TEXT_OPTIONS), None)
+    if unknown is not None:
+        near = meant(unknown, TEXT_OPTIONS)
+        raise UsageError(
+            f"there is no option {unknown!r}",
+            hint=f"did you mean {near!r}?" if near else "options are " + ", ".join(TEXT_OPTIONS),
+        )
+    header = flag_of(given, "header", "headers")
+    columns = given.get("columns")
+    fill: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(
+                f"fill gives columns values, found {part!r}", hint='fill="age=0, city=unknown"'
+            )
+        fill[name.strip()] = value.strip()
+    return checked(
+        LoadOptions(
+            None if columns is None else [name.strip() for name in columns.split(",")],
+            header,
+            given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
+            fill,
+            given.get("row_id"),
+            fill_is_text=True,
+            findings=findings,
+        )
+    )
+
+
+def flag_of(given: Mapping[str, str], *names: str) -> bool | None:
+    """The value of an option that is true or false, under the first of some names that is given."""
+    for name in names:
+        if name in given:
+            if given[name].lower() not in ("true", "false"):
+                raise UsageError(f"{name} is true or false, found {given[name]!r}")
+            return given[name].lower() == "true"
+    return None
+
+
+def delimiter_of(given: Mapping[str, str]) -> str | None:
+    """The delimiter that the options of a directive give; a tab may be written as in Soufflé."""
+    delimiter = given.get("delimiter")
+    return "\t" if delimiter == "\\t" else delimiter
+
+
+def broken_link(path: str) -> str | None:
+    """Says that a path is a link, or leads through one, that points to nothing; None if not."""
+    while path and path != os.path.dirname(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            return f"{path} is a link to {os.readlink(path)!r}, and nothing is there"
+        path = os.path.dirname(path)
+    return None
+
+
+def check_delimiter(delimiter: str) -> str:
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise UsageError(
+            f"a delimiter is one ASCII character, found {delimiter!r}",
+            hint=r'"," or "\t", for instance',
+        )
+    return delimiter
