@@ -114,7 +114,7 @@ def seconds(value: float | None) -> str:
     """Three digits that mean something."""
     if value is None:
         return ""
-    for limit, places in ((0.1, 4), (10, 3), (100, 1)):
+    for limit, places in ((0.001, 6), (0.1, 4), (10, 3), (100, 1)):
         if value < limit:
             return f"{value:.{places}f}"
     return f"{value:.0f}"
