@@ -162,7 +162,9 @@ def test_what_evaluates_nothing_leaves_none(db: gd.Database) -> None:
 
 def test_within_a_call_and_outside(db: gd.Database) -> None:
     with db.call(timeout=1.0):
-        error = out_of_time(db, "path", lambda: db.profile(CLOSURE, timeout=0.5, strategy="levelwise"))
+        error = out_of_time(
+            db, "path", lambda: db.profile(CLOSURE, timeout=0.5, strategy="levelwise")
+        )
         assert error.profile is not None and error.profile.ended == "time limit"
 
 

@@ -56,7 +56,7 @@ def operand_can_follow(tokens: Sequence[Token]) -> bool:
         while rest:
             reading, at = _read(rest)
             if at == len(rest):
-                return "NAME" in reading.accepts()  # type: ignore[no-untyped-call]
+                return "NAME" in reading.accepts()  # type: ignore[no-untyped-call]  # as above
             rest = rest[max(at, 1) :]
     return tokens[-1].type not in ENDS_OPERAND
 

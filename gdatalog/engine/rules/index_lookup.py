@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -183,7 +184,7 @@ def _cut(values: Array, low: int, high: int, op: str, bound: int) -> tuple[int, 
     return _bound(values, low, high, bound, "right" if op == ">" else "left"), high
 
 
-def _bound(values: Array, low: int, high: int, key: int, side: str) -> int:
+def _bound(values: Array, low: int, high: int, key: int, side: Literal["left", "right"]) -> int:
     """Where a key would stand in a list: before equal values, or after them."""
     limits = np.iinfo(values.dtype)
     if key < limits.min:
@@ -191,4 +192,4 @@ def _bound(values: Array, low: int, high: int, key: int, side: str) -> int:
     if key > limits.max:
         return high
     # A key of another type would make NumPy convert the whole list.
-    return low + int(values[low:high].searchsorted(values.dtype.type(key), side))  # type: ignore[call-overload]
+    return low + int(values[low:high].searchsorted(values.dtype.type(key), side))
