@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import gdatalog
-from gdatalog.gpu_ops import loops, walk
+from gdatalog.gpu_ops import launch, loops
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.loops import Word
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
@@ -61,21 +61,22 @@ class Walked:
         self.driver = HostDriver(seed=seed + 1, blocks=1 + seed % 2)
         self.grain = dice.choice([1, 4, 20])
         room = dice.choice([4, 8, 32])
-        patch.setattr(walk, "capacity", lambda tiles: room)
-        patch.setattr(walk, "PIECES", dice.randint(1, 5))
+        patch.setattr(launch, "capacity", lambda tiles: room)
+        patch.setattr(launch, "PIECES", dice.randint(1, 5))
 
         def pool(launch: Any) -> tuple[int, int]:
             """As many blocks as tiles work, so that each can give what it has counted."""
             return (1, launch.tiles) if launch.loops.printed.single else (32, room // 2)
 
-        patch.setattr(walk._Launch, "_pool", pool)
+        patch.setattr(launch.Launch, "_pool", pool)
         wait = self.driver.wait
 
-        def waited(poll: Any, control: Any, *rest: Any) -> None:
-            wait(poll, control, *rest)
+        def waited(poll: Any, control: Any, *rest: Any) -> Any:
+            found = wait(poll, control, *rest)
             self.launches += 1
             self.splits += int(control[int(Word.SPLITS)])
             assert int(control[Word.BUSY]) == int(control[Word.TAIL]) - int(control[Word.HEAD])
+            return found
 
         patch.setattr(self.driver, "wait", waited)
 

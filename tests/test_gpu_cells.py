@@ -73,7 +73,7 @@ def forced(room: int | None) -> Iterator[None]:
         if room is not None:
             patch.setattr(host_tries, "too_large", lambda *_: True)
             patch.setattr(host_tries, "room_for_slices", lambda *_: room)
-        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(launch, "BLOCK_ROWS", 32)
         patch.setattr(transfers, "SMALLEST", 64)
         patch.setattr(transfers, "BUFFER", 64)
         yield
@@ -380,7 +380,7 @@ def test_rows_of_kernels_go_to_the_host(
     query: str, expected: dict[str, set[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of a pool that is drained again and again; of equal rows one stays."""
-    monkeypatch.setattr(walk._Launch, "_affordable_bytes", lambda _: 1000)
+    monkeypatch.setattr(launch.Launch, "_affordable_bytes", lambda _: 1000)
     device = Gpu(HostDriver(blocks=1))
     with forced(1 << 20), loaded(opened(device.driver, "lftj")) as db:
         db.workspace.device = device

@@ -18,7 +18,7 @@ import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import Metrics
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
@@ -45,7 +45,7 @@ def on_device(db: gd.Database, number: int) -> Iterator[None]:
     """Depth-first on a device."""
     device = Gpu(HostDriver(seed=number % 1000, races=number % 5 == 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(launch, "BLOCK_ROWS", 32)
         db.workspace.device = device
         db.workspace.tune(
             tile_shares_after=LIMITS[number % len(LIMITS)],
@@ -120,13 +120,13 @@ QUICK = (0, 32)
 def test_rows_that_have_no_room(at: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is undone and begun again counts once."""
     drained: list[Any] = []
-    drain = walk._Launch._drain
+    drain = launch.Launch._drain
 
     def noted(*given: Any) -> Any:
         drained.append(drain(*given))
         return drained[-1]
 
-    monkeypatch.setattr(walk._Launch, "_drain", noted)
+    monkeypatch.setattr(launch.Launch, "_drain", noted)
     edges = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9, 10, 11, 20, 27, 31)]
     data: Data = {
         "E": (("int", "int"), edges),

@@ -18,7 +18,7 @@ from gdatalog.calls import Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.settings import Settings
 from gdatalog.storage.table import Array
@@ -95,7 +95,7 @@ QUICK = {(32, "lists in lists"), (32, "a list and a test"), (16, "lists that mee
     ],
 )
 def test_given_rows(tile: int, rule: str, edges: Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     wanted = expected(RULES[rule], edges)
     number = tile + len(rule)
     found = walked(RULES[rule], edges, tile, number, (0, -1)[number % 2], None)

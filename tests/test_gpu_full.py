@@ -10,7 +10,7 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import recursion_planner
 from gdatalog.engine.operators import bitmap_rounds, semi_naive
-from gdatalog.gpu_ops import loops, walk
+from gdatalog.gpu_ops import launch, loops
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.spill import Spill
@@ -49,7 +49,7 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
     """Rounds whose rows are told by marks; the number chooses the room for rows."""
     memory, driver = (2500, 5000, 10_000)[number % 3], HostDriver(seed=number % 17, blocks=1)
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
-        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(launch, "BLOCK_ROWS", 32)
         patch.setattr(bitmap_rounds, "LEAST", 8)
         db.workspace.force(
             split="never", dedup="bitmap", dead_variables=("auto", "always")[number % 2]
@@ -74,7 +74,7 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
     """1,600 rows at the most, 400 bytes of marks, indexes of some 5,000: the device has room for
     some rows at a time, of the rules that are not recursive, too. What is looked at does not depend
     on the memory, but for one attempt of these rules without marks, one of a round with rows."""
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     monkeypatch.setattr(bitmap_rounds, "LEAST", 64)
     rest, again = bitmap_rounds.MarkedRounds._rest, []
 
@@ -106,7 +106,7 @@ def test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps(
 ) -> None:
     """A closure has more rows than the device has room for; 900 bits tell which are new, in a round
     that began with rows, too."""
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     rows = [(x, (7 * x + y * y) % 30) for x in range(30) for y in range(2)]
     with loaded(opened(HostDriver(blocks=1), "lftj", memory=memory)) as db:
         db.workspace.tune(device_from=0, bitmap_rounds_from=0, tiles_from=0)
@@ -181,7 +181,7 @@ def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool that is drained again and again, until all rows are on the host."""
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     device, expected = Gpu(HostDriver(blocks=1), memory), on_cpu(CLOSURE)
     with loaded(opened(device.driver, "lftj", memory=memory)) as db:
         db.workspace.device = device
@@ -199,7 +199,7 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but the new ones: a long chain, whose rounds give few rows each."""
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     driver = HostDriver(blocks=1)
     with opened(driver, "lftj", memory=memory) as db:
         db.workspace.force(strategy="lftj", split="never")
@@ -219,16 +219,16 @@ def test_units_with_more_rows_than_a_tile_has_room_for_are_undone_a_few_times(
 ) -> None:
     """Each unit has 128 rows: where each of 16 tiles has few blocks of 32, none comes to its end.
     Then fewer tiles run."""
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     launches: list[tuple[int, int, int]] = []  # tiles, room, rows that were kept
-    drain = walk._Launch._drain
+    drain = launch.Launch._drain
 
     def counted(launch: Any, outputs: Any, counts: Any, rows: int) -> Any:
         found = drain(launch, outputs, counts, rows)
         launches.append((launch.tiles, len(outputs[0]), len(found[0])))
         return found
 
-    monkeypatch.setattr(walk._Launch, "_drain", counted)
+    monkeypatch.setattr(launch.Launch, "_drain", counted)
     with opened(HostDriver(seed, blocks=4), "lftj", memory=memory) as db:
         db["E"] = [
             *((x, 100 + y) for x in range(16) for y in range(16)),

@@ -21,7 +21,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.group import DeviceGroup
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
@@ -173,7 +173,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
 @contextmanager
 def _small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(launch, "BLOCK_ROWS", 32)
         yield
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
@@ -37,7 +37,7 @@ QUICK = {"same generation", "what is computed"}
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     device = Gpu(HostDriver(seed=number % 7, races=number % 5 == 1))
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(launch, "BLOCK_ROWS", 32)
         db.workspace.device = device
         pool = (1, 1 << 14)[number // 3 % 2]
         db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import loops, walk
+from gdatalog.gpu_ops import launch, loops
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.parser import parse
 from gdatalog.printer.nest_state import LoopText
@@ -53,7 +53,7 @@ def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[loops.Scratch]:
         found.append(loops.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
         return found[-1]
 
-    monkeypatch.setattr(walk, "laid_out", short)
+    monkeypatch.setattr(launch, "laid_out", short)
     return found
 
 
@@ -62,7 +62,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
     device = Gpu(driver)
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", (32, 256)[number % 2])
+        patch.setattr(launch, "BLOCK_ROWS", (32, 256)[number % 2])
         if number % 5 == 2:
             borrowed(patch)
         db.workspace.device = device
@@ -157,7 +157,7 @@ def test_tiles_borrow_longer_buffers(tile: int, monkeypatch: pytest.MonkeyPatch)
     """Of two levels, while others wait for them: for a count, and for rows where there is no room
     for all of them."""
     found = borrowed(monkeypatch)
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     edges = [(x, y) for x in range(14) for y in range(x + 1, 14) if (x * y) % 7]
     clique = "E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d), E(a, e), E(b, e), E(c, e)"
     with gdatalog.connect(device="cpu") as db:

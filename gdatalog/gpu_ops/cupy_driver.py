@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from threading import local
 from time import perf_counter, sleep
 from typing import Any
 
@@ -42,6 +43,7 @@ _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 # A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing,
 # then sleeps PAUSE between polls. A driver that must not spin sleeps SHORT_PAUSE from the start.
 BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
+PINNED = 1 << 16  # bytes of a thread's pinned buffer, through which small results come
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -56,6 +58,12 @@ class Resources:
     registers: int
     spilled: int
     shared: int
+
+
+class PackedArguments(tuple[Any, ...]):
+    """A kernel's arguments, as CuPy takes them."""
+
+    __slots__ = ()
 
 
 class CupyKernel:
@@ -73,14 +81,18 @@ class CupyKernel:
         found = self._function
         return Resources(found.num_regs, found.local_size_bytes, found.shared_size_bytes)
 
+    def packed(self, args: Sequence[Any]) -> PackedArguments:
+        """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
+        return PackedArguments(map(_argument, args))
+
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        """Launches `blocks` blocks of `threads` threads; `args` are arrays, ints (64 bits) and
-        floats."""
+        """Launches `blocks` blocks of `threads` threads."""
         if blocks <= 0:
             return  # CuPy would launch one block
-        given = tuple([_argument(value) for value in args])
+        if not isinstance(args, PackedArguments):
+            args = self.packed(args)
         with explaining_failure(self._name):
-            self._function((blocks,), (threads,), given)
+            self._function((blocks,), (threads,), args)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
@@ -143,6 +155,7 @@ class CupyDriver:
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether `_virtual` is known
         self._words: Any = None  # the kernel that copies words
+        self._mine = local()  # what each thread waits and reads with
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -264,14 +277,23 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
-    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
-        """Waits for all launched kernels, and calls `poll` now and then.
+    def wait(
+        self,
+        poll: Callable[[], None],
+        flags: Any,
+        at: int,
+        stop: int,
+        reads: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Waits for all launched kernels, and calls `poll` now and then. Returns NumPy copies of
+        the arrays `reads`.
 
         If `poll` raises, `flags[at] = stop` asks the running kernels to end. A second interrupt is
         raised at once, without waiting for the kernel.
         """
         with explaining_failure("a kernel"):
-            event = self.xp.cuda.Event(disable_timing=True)
+            fetched = self._begin_to_read(reads)
+            event = self._event()
             event.record()
             started, asked = perf_counter(), None
             while True:
@@ -294,6 +316,33 @@ class CupyDriver:
                     self._write(flags, at, stop)
         if asked is not None:
             raise asked
+        return fetched()
+
+    def _event(self) -> Any:
+        """This thread's event."""
+        mine = self._mine
+        if not hasattr(mine, "event"):
+            mine.event = self.xp.cuda.Event(disable_timing=True)
+        return mine.event
+
+    def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
+        """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
+        cuda, mine = self.xp.cuda, self._mine
+        sizes = [array.nbytes for array in arrays]
+        if sum(sizes) + 8 * len(sizes) > PINNED:
+            return lambda: [fetched(cuda, array) for array in arrays]
+        if not hasattr(mine, "held"):
+            mine.held = cuda.alloc_pinned_memory(PINNED)
+            mine.bytes = np.frombuffer(mine.held, np.uint8, PINNED)
+        runtime, stream = cuda.runtime, cuda.get_current_stream().ptr
+        at, parts = 0, []
+        for array, size in zip(arrays, sizes, strict=True):
+            there = array.data.ptr, size, runtime.memcpyDeviceToHost, stream
+            if size:
+                runtime.memcpyAsync(mine.held.ptr + at, *there)
+            parts.append((array, mine.bytes[at : at + size]))
+            at += -(-size // 8) * 8
+        return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for

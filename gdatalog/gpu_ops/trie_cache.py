@@ -64,7 +64,10 @@ class DeviceTries:
         self.limit = limit
         self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
         self._clock = count()
+        self._size: tuple[int, int] | None = None  # of how many relations, and their bytes
         self._relieving = False
+        # Called before something is dropped: others may have parts of tries.
+        self.dropping: Callable[[], None] = lambda: None
         driver.relief = self.relieve
 
     # ------------------------------------------------------------------------------- what is
@@ -72,7 +75,15 @@ class DeviceTries:
     @property
     def nbytes(self) -> int:
         """The bytes of tries, and of the copies of rows that they are built from."""
-        return sum(self._bytes_of(store, held) for store, held in self._held.items())
+        known, now = self._size, len(self._held)
+        if known is None or known[0] != now:
+            size = sum(self._bytes_of(store, held) for store, held in self._held.items())
+            known = self._size = now, size
+        return known[1]
+
+    def changed(self) -> None:
+        """What is cached takes other memory than before."""
+        self._size = None
 
     def nbytes_of(self, relation: Relation) -> int:
         """The bytes that are cached of one relation."""
@@ -116,6 +127,7 @@ class DeviceTries:
         held = self._held.get(store)
         if held is None:
             held = self._held[store] = _Indexes()
+            self.changed()
             store.tries_there = held.tries
         return held
 
@@ -146,10 +158,12 @@ class DeviceTries:
                 budget = self.budget()
                 self.shrink(budget - self._expected(relation, order))
                 trie = self._tried(lambda: self._build(relation, name))
+                self.changed()
                 self.shrink(budget - sum(int(level.nbytes) for level in trie.levels))
             if not order:
                 return trie  # which has only a count
             held.tries[name] = trie
+            self.changed()
         held.used[name] = next(self._clock)
         return trie
 
@@ -163,6 +177,7 @@ class DeviceTries:
                 found = held.derived.get(key)
                 if found is None:
                     found = held.derived[key] = make()
+                    self.changed()
                     self.shrink(self.budget())
                 held.used[key] = next(self._clock)
                 return found
@@ -203,7 +218,10 @@ class DeviceTries:
 
     def _rows(self, store: RowStore) -> DeviceStore:
         """A relation's rows on the device, copied there on first use."""
+        there = self._rows_there(store) is not None
         rows = self._tried(lambda: store.lay(self.ops))
+        if not there:
+            self.changed()
         self._of(store).used[None] = next(self._clock)
         return rows
 
@@ -221,6 +239,7 @@ class DeviceTries:
         """
         if self.nbytes <= most and not everything:
             return
+        self.dropping()
         ages = sorted(
             ((tick, ref(store), name) for store, held in self._held.items()
              for name, tick in held.used.items()),
@@ -237,6 +256,7 @@ class DeviceTries:
         """Drops a trie, what is derived from tries, or rows. Returns whether it was cached and is
         freed."""
         held = self._held[store]
+        self.changed()
         if name is None:
             if self._rows_there(store) is None:
                 return False
@@ -277,6 +297,7 @@ class DeviceTries:
 
     def close(self) -> None:
         """Drops everything; rows that are nowhere else are copied to the host."""
+        self.changed()
         for store, held in list(self._held.items()):
             held.tries.clear()
             held.derived.clear()

@@ -87,6 +87,9 @@ class HostKernel:
     def resident(self, threads: int) -> int:
         return self.driver.blocks
 
+    def packed(self, args: Sequence[Any]) -> Sequence[Any]:
+        return args
+
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
         self._check(0 < threads <= 1024, f"{threads} threads in a block")
@@ -398,7 +401,14 @@ class HostDriver:
         if pending is not None:
             pending(poll)
 
-    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
+    def wait(
+        self,
+        poll: Callable[[], None],
+        flags: Any,
+        at: int,
+        stop: int,
+        reads: Sequence[Any] = (),
+    ) -> list[Any]:
         """With `polls`, `poll` is asked while the kernel runs, else when it has ended."""
         asked: list[BaseException] = []
 
@@ -416,3 +426,4 @@ class HostDriver:
             self._run(ask)
         if asked:
             raise asked[0]
+        return [array.get() for array in reads]

@@ -16,7 +16,8 @@ from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.join_plan import Expr, RulePlan
 from gdatalog.plan.nest import ascends
 from gdatalog.plan.placement import Shared
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.on_device import is_on_host
 
 
 @dataclass(slots=True)
@@ -96,8 +97,14 @@ class LocalJoins:
             return into
 
         def depth_first() -> Gathering:
-            give_bag(nest, gathering, nest.run(plan.relation))
-            return gathering
+            blocks = nest.run(plan.relation)
+            alone = self.loops is None and len(plan.groups) == 1
+            into = gathering
+            if alone and blocks and is_on_host(blocks[0][-1]):  # a device's few rows
+                into = replace(gathering, ops=CPU.ops)
+            blocks = [derived.laid(block, into.ops) for block in blocks]
+            give_bag(nest, into, blocks)
+            return into
 
         return run.run(nest, breadth_first, depth_first)
 

@@ -63,7 +63,7 @@ def _aggregated(plan: RulePlan, inputs: RuleInputs, joins: RuleJoins) -> Rows:
         for rows in union.pieces():
             add_rows(gathering, plan.keys, names, rows)
     if gathering.spilled is None:
-        return rows_of_groups(plan, gathering, ops, scope)
+        return rows_of_groups(plan, gathering, gathering.ops, scope)
     sink = joins.set_of(plan.head, None)
     for part in gathering.partitions():
         rows, count = rows_of_groups(plan, part, ops, scope)

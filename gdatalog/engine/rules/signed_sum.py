@@ -16,7 +16,7 @@ from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, scratch_length
 from gdatalog.engine.choose import choose
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.derived import Rows, rows_of_groups
+from gdatalog.engine.derived import Rows, laid, rows_of_groups
 from gdatalog.engine.device import CPU, function_soon
 from gdatalog.engine.exact_counts import (
     EXACT,
@@ -96,8 +96,10 @@ class Sum:
     def rows(self) -> Rows | Refusal:
         """The row of the rule's head."""
         inputs, plan = self.inputs, self.plan
-        gathering = Gathering(plan.gathers, inputs.ops, inputs.scope, inputs.limits, level=0)
-        if plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count":
+        by_group = plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count"
+        ops = inputs.ops if by_group else CPU.ops
+        gathering = Gathering(plan.gathers, ops, inputs.scope, inputs.limits, level=0)
+        if by_group:
             self._by_group(gathering)
         else:
             total = self.total()
@@ -105,8 +107,8 @@ class Sum:
                 return Refusal("its counts leave 64 bits")
             if not -(1 << 63) <= total < 1 << 63:
                 raise CountOverflow(total, plan.gathers[0].span)
-            gathering.add_partials((), [inputs.ops.xp.full(1, total)])
-        return rows_of_groups(plan, gathering, inputs.ops, inputs.scope)
+            gathering.add_partials((), [np.full(1, total)])
+        return rows_of_groups(plan, gathering, ops, inputs.scope)
 
     def table(self) -> Trie:
         """The counts by key, as a table."""
@@ -157,6 +159,7 @@ class Sum:
                 self._fill(number, term)
                 continue
             blocks, times = self._partials(number, plan.keys, plan.gathers)
+            blocks = [laid(block, self.inputs.ops) for block in blocks]
             signed += times_each(blocks, width, times * term.coefficient)
             self._charge(sum(column.nbytes for block in signed for column in block))
         whole = self._gathering(plan.gathers)

@@ -1,0 +1,382 @@
+"""A launch of a plan's kernel: its arguments and buffers, and how it runs until all work is done.
+
+The grid has as many blocks as are resident at once. Tiles write rows to the free blocks of a pool.
+When no block is free, tiles put their unfinished tasks back and the launch ends. The host drains or
+enlarges the pool, and the next launch goes on with the same counter and queue of tasks.
+
+If the loops read cached intersections by edge, a kernel computes those of all edges before the
+loops run. So tiles only read them, and none waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from gdatalog.account import spending
+from gdatalog.calls import (
+    CLEARED,
+    DTYPES,
+    SHARED,
+    Block,
+    GiveUp,
+    LoopRun,
+    Outside,
+    scalar_of,
+    scratch_length,
+)
+from gdatalog.cpu_ops.arrays import expand as host_expand
+from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.kept_lists import kept_lists
+from gdatalog.gpu_ops.loops import (
+    CONTROL_WORDS,
+    EVERYTHING,
+    SLOT_WORDS,
+    THREADS,
+    LoopKernel,
+    Need,
+    Reason,
+    Scratch,
+    Word,
+    capacity,
+    laid_out,
+)
+from gdatalog.gpu_ops.rows import Array
+from gdatalog.printer.nest_state import ARRAY
+from gdatalog.records import dataclass, field
+from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.walk import Walks
+
+Part = tuple[int, int]  # a part of the work: its number, and the number of parts
+WHOLE: Part = 0, 1
+
+PIECES = 16  # most pieces into which a tile cuts its task to share it
+BLOCK_ROWS = 256  # of a block of the pool
+SHARING = 8  # lanes: tiles at least as wide share long tasks
+FEWER = 4  # times fewer tiles, if each needs more of the pool
+LARGE_TABLE = 1024  # entries, from which a table on the device is shared
+FEW = 1 << 16  # rows, below which the host says where they lie
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The blocks of rows that tiles fill in one launch, and how many rows each has."""
+
+    count: int
+    block_rows: int
+    outputs: list[Array]
+    fills: Array  # of each block: how many rows it has, and the tile's previous block
+
+    @property
+    def nbytes(self) -> int:
+        return sum(output.nbytes for output in self.outputs)
+
+
+@dataclass(slots=True)
+class _FoundBlocks:
+    """The rows of earlier launches; the first `apart` blocks are on the host."""
+
+    blocks: list[Block] = field(default_factory=list)
+    apart: int = 0
+
+    @property
+    def held(self) -> int:
+        """The bytes that they take on the device."""
+        return sum(part.nbytes for block in self.blocks[self.apart :] for part in block)
+
+
+class Launch:
+    """A prepared launch. It serves as long as the plan runs over the same tries.
+
+    `nbytes`: of its buffers. `again`: whether its pool had room for all rows, so that it may be
+    kept. It has arrays of the tries, but not the tries, so that the cache can drop them.
+    """
+
+    def __init__(
+        self,
+        walks: Walks,
+        loops: LoopKernel,
+        kernel: CupyKernel,
+        run: LoopRun,
+        part: Part,
+        rooms: Mapping[str, int],
+    ) -> None:
+        self.walks, self.loops, self.kernel = walks, loops, kernel
+        self.part, self.rooms, self.limits = part, rooms, run.limits
+        self.thresholds = run.settings.thresholds
+        # Whether only new rows are output; these are final once they are written.
+        self.fresh = "marks" in run.beside
+        self.xp: Any = walks.driver.xp
+        self.wanted, self.again = EVERYTHING, True
+        tries = [run.tries[at] for at in run.printed.which]
+        self._tries = [ref(trie) for trie in tries]
+        # Constants and tables depend on the scope; a group of devices passes the arrays instead.
+        found = run.scope
+        self.constants: Mapping[str, Array] = (
+            found if isinstance(found, dict) else run.printed.expressions.arguments(found)
+        )
+        self.given = {**self._inputs(tries), **run.beside}
+        self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
+        if self.tally is not None:
+            self.given[ARRAY] = self.xp.asarray(self.tally)
+        self.scratch = self._scratch(tries)
+        self.tiles = self.scratch.tiles
+        self._make_buffers()
+
+    def serves(self, run: LoopRun) -> bool:
+        """Whether it can run again; takes the run's constants."""
+        tries = (run.tries[at] for at in run.printed.which)
+        if any(known() is not trie for known, trie in zip(self._tries, tries, strict=True)):
+            return False
+        if self.thresholds is not run.settings.thresholds or self.nbytes > run.limits.spare():
+            return False
+        constants = run.printed.expressions.arguments(run.scope)
+        for name, now in constants.items():
+            before = self.constants[name]
+            if now is before or (now.shape == before.shape and bool((now == before).all())):
+                continue
+            if now.shape != before.shape or now.dtype != before.dtype or len(now) >= LARGE_TABLE:
+                return False
+            self.given[name].set(now)
+        self.constants = constants
+        return True
+
+    @property
+    def grid(self) -> int:
+        return -(-self.tiles * self.loops.lanes // THREADS)
+
+    def _inputs(self, tries: Sequence[Trie]) -> dict[str, Array]:
+        """The tries, constants and tables that the kernel reads."""
+        printed, walks = self.loops.printed, self.walks
+        given = {name: walks.upload(array) for name, array in self.constants.items()}
+        sizes = [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
+        lists = kept_lists(walks.ops, walks.indexes, printed.arguments, tries, self.limits)
+        for name, trie in lists.items():
+            given[name] = trie.levels[0].values
+            given[name.replace("lists", "kept")] = trie.levels[0].offsets
+        given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
+        for argument in printed.arguments:
+            if argument.kind in SHARED:
+                at = argument.levels[0]
+                found = SHARED[argument.kind](tries[at.trie], at.depth)
+                # empty for a root without an index
+                given[argument.name] = found if len(found) else self.xp.asarray(found)
+        return given
+
+    def _scratch(self, tries: Sequence[Trie]) -> Scratch:
+        """The scratch of as many tiles as are resident at once and have memory."""
+        loops = self.loops
+        blocks = self.thresholds.grid_blocks or self.kernel.resident(THREADS)
+        tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
+        needs = []
+        for a in loops.scratch:
+            room = self.rooms.get(a.name) or max(1, scratch_length(a, tries))
+            width = np.dtype(DTYPES[a.type]).itemsize
+            needs.append(Need(a.name, room, width, a.name in loops.buffers, a.kind == "rows"))
+        spare = min(self.walks.driver.free_memory(), self.limits.spare())
+        rows = loops.outputs and not loops.printed.single
+        return laid_out(needs, tiles, spare // 2 if rows else spare - spare // 8)
+
+    def _make_buffers(self) -> None:
+        """Makes the buffers of all runs, and the first pool."""
+        xp, loops, walks = self.xp, self.loops, self.walks
+        self.slots = capacity(self.tiles)
+        self.buffers = {
+            a.name: xp.empty(self.scratch.length(a.name), dtype=DTYPES[a.type])
+            for a in loops.scratch
+        }
+        self.cleared = [self.buffers[name] for name in self.rooms if name.startswith("seen")]
+        self.cleared += [self.buffers[a.name] for a in loops.scratch if a.kind in CLEARED]
+        self.lending: list[Any] = []
+        if loops.buffers:
+            rooms, lent = self.scratch.rooms(loops.buffers)
+            lent_parts = xp.empty(lent, dtype=xp.int64)
+            self.lending = [xp.asarray(rooms), lent_parts, len(self.scratch.classes)]
+            self.cleared.append(lent_parts)
+        self.ends = xp.empty(1, dtype=xp.int64) if walks.ends is None else walks.ends
+        self.control = xp.empty(CONTROL_WORDS, dtype=xp.int64)
+        self.scratch_bytes = sum(array.nbytes for array in self.buffers.values())
+        self.limits.charge("lists of tiles", self.scratch_bytes)
+        self.block_rows, count = self._pool()
+        self.pool = self._new_pool(count)
+        self.nbytes = self.scratch_bytes + self.pool.nbytes
+        self._listed: tuple[int, Array, _Pool, Any] | None = None  # the arguments, and for what
+
+    # ---------------------------------------------------------------------------------- runs
+
+    def blocks(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """The rows, as blocks of columns: launches until no work is left. Blocks of one row a
+        worker lie on the host, if no other device has a part of the work."""
+        self.limits, pool, found = run.limits, self.pool, _FoundBlocks()
+        self.wanted = EVERYTHING if wanted is None else wanted
+        ring = self.walks.ring(self.slots * SLOT_WORDS)
+        for array in (self.control, ring):
+            array.fill(0)
+        self.limits.charge("lists of tiles", self.scratch_bytes)
+        while True:
+            self._make_room(found, pool.nbytes)
+            for array in self.cleared:  # a launch that ended early leaves marks, or counts
+                array.fill(0)
+            pool.fills.fill(0)
+            status, counts, outputs = self._launched(ring, pool)
+            rows = self._drain(outputs, counts, self.block_rows)
+            if rows is not None:
+                found.blocks.append(rows)
+            if status != Reason.FULL:
+                if self.tally is not None:
+                    self.tally[:] = self.xp.asnumpy(self.given[ARRAY])
+                return found.blocks
+            self.again = False
+            for word in (Word.STATUS, Word.STOP, Word.POOL):
+                self.control[word] = 0
+            del outputs
+            pool = self._new_pool(self._next_count(pool, 0 if rows is None else len(rows[0])))
+
+    def _new_pool(self, count: int) -> _Pool:
+        xp, rows = self.xp, self.block_rows
+        outputs = [xp.empty(count * rows, dtype=DTYPES[a.type]) for a in self.loops.outputs]
+        return _Pool(count, rows, outputs, xp.empty((2, count), dtype=xp.int32))
+
+    def _make_room(self, found: _FoundBlocks, size: int) -> None:
+        """Moves rows to the host if a pool of `size` bytes needs their room."""
+        held = found.held
+        if held and self._short(held, size):
+            if self.fresh:
+                raise MemoryLimitError(f"new rows do not fit {self.walks.driver.name}")
+            found.blocks[found.apart :] = [
+                tuple(map(self._fetched, block)) for block in found.blocks[found.apart :]
+            ]
+            found.apart, held = len(found.blocks), 0
+        self.limits.charge("blocks", held + size)
+
+    def _launched(self, ring: Array, pool: _Pool) -> tuple[int, Array, list[Array]]:
+        """Launches the kernel and waits for it; returns why it ended, how many rows each block that
+        it asked for has, and the blocks."""
+        driver, control, outputs = self.walks.driver, self.control, pool.outputs
+        args = self._arguments(ring, pool)
+        self.kernel.launch(self.grid, THREADS, args)
+        here = self.loops.printed.single and self.part is WHOLE
+        reads = (control, *outputs) if here else (control, pool.fills) if outputs else (control,)
+        stop = int(Word.STOP), int(Reason.STOPPED)
+        words, *found = driver.wait(self.limits.poll, control, *stop, reads)
+        status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
+        if status in (Reason.FAILED, Reason.OVERFLOWED):
+            raise GiveUp
+        if status == Reason.OUTSIDE:
+            raise Outside
+        if here:
+            return status, np.ones(used, dtype=np.int32), found
+        return status, found[0][0, :used] if outputs else np.empty(0, dtype=np.int32), outputs
+
+    def _arguments(self, ring: Array, pool: _Pool) -> Any:
+        """The kernel's arguments, in its order."""
+        known = self._listed
+        if known is not None and known[0] == self.wanted and known[1] is ring and known[2] is pool:
+            return known[3]
+        loops, buffers, grain = self.loops, self.buffers, self.thresholds.tile_grain
+        numbers = {
+            "capacity": self.slots, "grain": max(loops.printed.grain, grain, 1),
+            "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
+            "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
+            "part": self.part[0], "parts": self.part[1],
+        }  # fmt: skip
+        args: list[Any] = [self.control, ring, *pool.fills, self.ends, len(self.ends)]
+        args += numbers.values()
+        for name in loops.arrays:
+            if name in self.given or name in buffers:
+                args.append(self.given[name] if name in self.given else buffers[name])
+                if name in loops.sized:
+                    args.append(self.scratch.own.get(name, len(args[-1])))
+        packed = self.kernel.packed([*args, *pool.outputs, *self.lending])
+        self._listed = self.wanted, ring, pool, packed
+        return packed
+
+    def _next_count(self, pool: _Pool, kept: int) -> int:
+        """The number of blocks of the next launch, after one that was full and kept these rows."""
+        count, room = pool.count, pool.count * pool.block_rows
+        most = self.thresholds.pool_rows_most // pool.block_rows
+        more = max(count, min(2 * count, most, self._affordable()))
+        short = more == count if self.rooms else more < 2 * count
+        if short and 2 * kept < room:
+            more = max(more, self._with_fewer_tiles(count, room))
+        return more
+
+    def _with_fewer_tiles(self, count: int, room: int) -> int:
+        """The number of blocks of the next launches, if most rows were undone and the pool cannot
+        grow.
+
+        When no block is free, a tile in the middle of a unit undoes the unit's rows. Fewer tiles
+        have more blocks each; a single tile only undoes a unit with more rows than the whole pool.
+        So at most as many rows are undone as are kept, plus one pool of rows for each reduction.
+        """
+        if self.rooms:
+            raise MemoryLimitError(
+                f"there is room for {room:,} rows on {self.walks.driver.name}, and most of them "
+                f"were of fixpoints that had not ended"
+            )
+        if self.tiles == 1:
+            return 2 * count
+        self.tiles = max(1, self.tiles // FEWER)
+        return count
+
+    def _short(self, held: int, size: int) -> bool:
+        """Whether blocks must go to the host to make room. A fixpoint's rows may always go, since
+        nothing reads them before its end; other rows only if the caller wants rows on the host."""
+        if self.limits.to_host:
+            return held > self._affordable_bytes()
+        spare = self.limits.spare() + self.limits.account.held.get("blocks", 0)
+        return (bool(self.rooms) or self.fresh) and (
+            held + size > spare or held > self.walks.driver.free_memory()
+        )
+
+    def _fetched(self, column: Array) -> Array:
+        with spending("moving", int(column.nbytes)):
+            return self.walks.driver.fetched(column)
+
+    def _ticks(self) -> int:
+        """The ticks of the kernels' clock between two checks whether other tiles wait."""
+        limit = self.thresholds.tile_shares_after
+        if limit > 0 and self.loops.lanes < SHARING:
+            return -1  # so many narrow tiles would hinder each other
+        return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
+
+    def _pool(self) -> tuple[int, int]:
+        """The rows of a block, and the number of blocks at first: at least one for each tile.
+        Reduces the tiles if memory is short."""
+        if not self.loops.outputs:
+            return BLOCK_ROWS, self.tiles
+        if self.loops.printed.single:
+            return 1, self.tiles
+        blocks, affordable = self.thresholds.pool_rows // BLOCK_ROWS, self._affordable()
+        if not self.rooms:  # with few tiles, a fixpoint is faster on the CPU
+            self.tiles = max(1, min(self.tiles, affordable))
+        return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))
+
+    def _affordable(self) -> int:
+        """How many blocks of rows fit into a quarter of the free memory."""
+        each = BLOCK_ROWS * sum(np.dtype(DTYPES[a.type]).itemsize for a in self.loops.outputs)
+        return self._affordable_bytes() // max(1, each)
+
+    def _affordable_bytes(self) -> int:
+        return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
+
+    def _drain(self, outputs: Sequence[Array], counts: Array, block_rows: int) -> Block | None:
+        """The rows of the pool's used blocks, without gaps. `counts`: on the host."""
+        if not len(counts):
+            return None
+        if self.loops.printed.single:  # each used block has one row
+            return tuple(output[: len(counts)] for output in outputs)
+        xp, total = self.xp, int(counts.sum())
+        starts = np.arange(len(counts)) * block_rows
+        if total < FEW:
+            positions = xp.asarray(host_expand(starts, counts, total)[1])
+        else:
+            given = xp.asarray(starts), xp.asarray(counts.astype(np.int64))
+            _, positions = self.walks.ops.expand(*given, total)
+        return tuple(output[positions] for output in outputs)
