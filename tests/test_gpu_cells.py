@@ -19,7 +19,7 @@ import gdatalog as gd
 from gdatalog.engine import depth, host_tries
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.gpu_ops import transfers, trie_cache, walk
+from gdatalog.gpu_ops import launch, transfers, trie_cache
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.cells import Sizes, Slice

@@ -302,17 +302,17 @@ class Failing(HostDriver):
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told)
-        zeros = self.xp.zeros
+        empty = self.xp.empty
 
         def allocated(*args: Any, **kwargs: Any) -> Any:
             self._done("allocation")
-            return zeros(*args, **kwargs)
+            return empty(*args, **kwargs)
 
-        self.xp = SimpleNamespace(**{**vars(self.xp), "zeros": allocated})
+        self.xp = SimpleNamespace(**{**vars(self.xp), "empty": allocated})
 
-    def wait(self, *args: Any) -> None:
+    def wait(self, *args: Any) -> list[Any]:
         self._done("kernel")
-        super().wait(*args)
+        return super().wait(*args)
 
 
 def failing(devices: int = 2) -> tuple[DeviceGroup, Failing]:
@@ -389,13 +389,13 @@ class Stopping(HostDriver):
         self.lock = Lock()
         self.stop: Any = None
 
-    def wait(self, poll: Any, flags: Any, at: int, stop: int) -> None:
+    def wait(self, poll: Any, *rest: Any) -> list[Any]:
         def ask() -> None:
             if next(self.asked) == self.stops:
                 self.stop()
             poll()
 
-        super().wait(ask, flags, at, stop)
+        return super().wait(ask, *rest)
 
 
 class Polled(Dealt):

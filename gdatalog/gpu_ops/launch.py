@@ -113,9 +113,10 @@ class Launch:
         # Whether only new rows are output; these are final once they are written.
         self.fresh = "marks" in run.beside
         self.xp: Any = walks.driver.xp
-        self.wanted, self.again = EVERYTHING, True
+        self.wanted = EVERYTHING
         tries = [run.tries[at] for at in run.printed.which]
-        self._tries = [ref(trie) for trie in tries]
+        self.again = all(isinstance(trie, Trie) for trie in tries)
+        self._tries = [ref(trie) for trie in tries] if self.again else []
         # Constants and tables depend on the scope; a group of devices passes the arrays instead.
         found = run.scope
         self.constants: Mapping[str, Array] = (
