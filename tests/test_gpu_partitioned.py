@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.calls import LoopRun
+from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import TILES, Gpu
 from tests import test_engine_oracle as oracle
@@ -34,7 +34,7 @@ followed: list[str] = []
 class Noted(Gpu):
     """What was followed is noted."""
 
-    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[Block]]:
         followed.append(run.printed.shape)
         return super().follow(run, *rest)
 
@@ -116,7 +116,7 @@ class Watched(Noted):
 
     polled = 0
 
-    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[Block]]:
 
         def check() -> None:
             self.polled += 1

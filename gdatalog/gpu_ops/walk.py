@@ -5,7 +5,7 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from gdatalog.account import spending
@@ -77,7 +77,8 @@ class Walks:
         `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
         a tile needs of scratch whose size does not depend on tries.
         """
-        limits, again = run.limits, part is WHOLE and not rooms and not run.beside and not isinstance(run.scope, dict)
+        limits, alone = run.limits, part is WHOLE and not rooms and not run.beside
+        again = alone and not isinstance(run.scope, dict)
         launch = self._launches.pop(id(run.printed), None) if again else None
         try:
             if launch is None or not launch.serves(run):
