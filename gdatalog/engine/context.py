@@ -97,7 +97,8 @@ Replan = Callable[[Stratum, str], tuple["Operator", StratumInputs]]
 
 
 class Operator(Protocol):
-    """A node of a plan: plain data that says how a stratum is evaluated, and runs it."""
+    """A node of a plan: plain data that says how a stratum is evaluated, prepares that, and runs
+    it."""
 
     @property
     def parts(self) -> tuple[Operator, ...]:
@@ -111,8 +112,13 @@ class Operator(Protocol):
         """Its words for `explain`, and those of its parts. `whole`: including what runs if compiled
         loops do not suit, or the device has no room."""
 
+    def prepare(self, context: ExecutionContext) -> Any:
+        """What its runs share, because it does not depend on the rows of one of them: compiled
+        functions, variants of rules, buffers. It is made once, and kept with the plan; one run at a
+        time has it."""
+
     def run(
-        self, inputs: StratumInputs, until: tuple[When, ...] = ()
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Mapping[str, Relation] | When:
         """The stratum's relations, or a condition that was met: one of `until`, or that this
         operator does not suit."""

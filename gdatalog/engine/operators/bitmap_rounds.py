@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 from itertools import chain
 from typing import cast
 
@@ -119,7 +120,9 @@ class BitmapRounds(LeafOperator):
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing
         found = rounds.run(passing)
         for name in passing:

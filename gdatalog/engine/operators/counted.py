@@ -7,6 +7,7 @@ partitioned fixpoint sums up the lengths of its worklists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import relation_of
@@ -35,7 +36,9 @@ class Counted(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.fixpoint.rules
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         splits = self.fixpoint.prepared(inputs)
         counts = splits.counts()
         return Unsuited() if counts is None else counted_relations(splits, counts)

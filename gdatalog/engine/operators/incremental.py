@@ -60,7 +60,9 @@ class Incremental(LeafOperator):
         news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
         return f"incremental maintenance: what follows from {news} is added"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         return Maintenance(self.stratum, inputs).follow(until)
 
 

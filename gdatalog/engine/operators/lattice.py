@@ -8,6 +8,7 @@ atom each. Rounds run what cannot be printed, may fail or overflow, and small wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 from time import perf_counter
 
 import numpy as np
@@ -77,7 +78,9 @@ class InPlaceLattice(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
         return self.of.pairs
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         found = InPlace(self, inputs).run()
         return Unsuited() if found is None else found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,9 @@ class Partitioned(LeafOperator):
         splits.shared = self.shared
         return splits
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         found = self.prepared(inputs).run()
         return Unsuited() if found is None else found
 

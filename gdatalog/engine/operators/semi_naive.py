@@ -9,6 +9,7 @@ Rows for a relation with a later turn are processed in the same round.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import StratumInputs
@@ -73,7 +74,9 @@ class SemiNaive(LeafOperator):
         """The pass that made its rules."""
         return split_at_dead_variables if self.projections else None
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         rounds = Rounds(self.of, inputs)
         found = rounds.run(self.passing, until)
         for name in self.passing:
@@ -231,9 +234,9 @@ class Rounds(StratumRun):
         rows = sum(table.length for table in self.tables.values())
         for when in self.until:
             match when:
-                case SmallRounds(count, most):
+                case SmallRounds():
                     power = number & (number - 1) == 0
-                    met = not ended and power and number >= count and rows < number * most
+                    met = not ended and power and when.met(number, rows)
                 case LargeTurns(least, each, most):
                     met = looked >= least and looked >= each * self.turns
                     met = met and self.context.limits.account.total <= most

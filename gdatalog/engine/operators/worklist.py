@@ -7,6 +7,7 @@ linear recursion of many small rounds (`planner/rewrite/linear_recursion.py`).
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,9 @@ class Worklist(LeafOperator):
     def __str__(self) -> str:
         return "one worklist"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         rows = {name: [_zeroed(part) for part in parts] for name, parts in inputs.seeds.items()}
         schemas = {schema.name: schema for schema in self.schemas}
         draft = StratumDraft(self.keyed, replace(inputs, seeds=rows), schemas)
