@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 from itertools import chain
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 

@@ -8,8 +8,8 @@ atom each. Rounds run what cannot be printed, may fail or overflow, and small wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
