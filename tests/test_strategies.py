@@ -92,11 +92,11 @@ def noting() -> Iterator[list[Ran]]:
     with pytest.MonkeyPatch.context() as patch:
         run = stratum_planner.run
 
-        def noted(plan: StratumPlan, inputs: Any) -> Any:
+        def noted(plan: StratumPlan, *rest: Any) -> Any:
             check_stratum(plan)
             assert pickle.loads(pickle.dumps(plan)) == plan
             ran.append(Ran(plan, []))
-            return run(plan, inputs)
+            return run(plan, *rest)
 
         def planned_anew() -> bool:
             return ran[-1].operators[-1:] == [Again]

@@ -245,7 +245,8 @@ class InPlace(StratumRun):
             spill = limits.account.spill_for(size)
             limits.charge("best values", values.nbytes + (size if spill is None else 0))
             values.grow(spill)
-            worker.arguments.update(values.arrays)
+            for name, array in values.arrays.items():
+                worker.call.set(name, array)
             limits.charge("best values", values.nbytes)
         if worker.status == ROUND:
             self._raise_for_ever(codes, values.found, None)
@@ -411,7 +412,7 @@ class InPlace(StratumRun):
     def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
         """Records the workers' counters."""
         if printed.counters:
-            counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
+            counts = {COUNTS: tallied(printed, [worker.call.arrays for worker in workers])}
             self.seen = counted(printed, [follow.join for follow in self.follows], counts)
 
 
