@@ -5,8 +5,7 @@ It runs each rule of a nonrecursive stratum once; the operators of recursion ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 
@@ -141,12 +140,15 @@ class StratumRun:
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
         table = self.tables[name]
+        if not parts:
+            new = table.add((), 0)
+        else:
 
-        def added() -> Relation:
-            return table.add(*union_rows(parts, self.ops))
+            def added() -> Relation:
+                return table.add(*union_rows(parts, self.ops))
 
-        count = found + sum(map(count_of, parts))
-        new = cancellable(count, added) if self.context.device is CPU else added()
+            count = found + sum(map(count_of, parts))
+            new = cancellable(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -348,12 +350,18 @@ class StratumRun:
             metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
-@contextmanager
-def placed(rule: CheckedRule) -> Iterator[None]:
+class placed:
     """Within this context, memory limit errors name the place of this rule."""
-    try:
-        yield
-    except MemoryLimitError as error:
-        if error.span is None and rule.span.source != NOWHERE.source:
-            error.span = rule.span
-        raise
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, rule: CheckedRule) -> None:
+        self._rule = rule
+
+    def __enter__(self) -> None:
+        """Nothing is to do before an error."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MemoryLimitError) and error.span is None:
+            span = self._rule.span
+            error.span = span if span.source != NOWHERE.source else None
