@@ -22,7 +22,7 @@ from gdatalog.cancellation import cancellable
 from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.keys import CodedColumn, Dictionary
 from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.row_store import RowStore, places_in
+from gdatalog.storage.row_store import SORTED_BELOW, RowStore, places_in
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
@@ -32,8 +32,8 @@ from gdatalog.storage.trie import Tests
 # Each part has at least RATIO times the rows of the next, and there are at most MOST_PARTS: a join
 # runs once for each combination of its relations' parts.
 RATIO, MOST_PARTS = 8, 3
-# From so many rows on, new ones become a part; before, they are merged at once.
-APART_FROM = 1 << 16
+# From so many rows on, new ones become a part; fewer rows are sorted, and merged at once.
+APART_FROM = SORTED_BELOW
 
 
 class RowPart(Protocol):

@@ -192,7 +192,7 @@ class Relation:
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Records that this relation has the rows of `before` and the rows of `new`."""
         self.lineage = extended(before.lineage, before.version, new, self.at_most)
-        self.news = tuple(new)
+        self.news, self.scans = tuple(new), {**before.scans}
         return self
 
     def unchanged(self) -> Relation:

@@ -32,13 +32,15 @@ from gdatalog.storage.symbols import SymbolTable
 class PlannedProgram:
     """A checked program, and what has been planned of it. `texts`: the objects whose ids are in its
     cache key, to keep them alive. `validity`: that of the statements that the database keeps.
-    `demanded`: its rewritings for parts of relations."""
+    `demanded`: its rewritings for parts of relations. `lookups`: the `IndexLookup`s of strata that
+    are one, over any rows."""
 
     checked: Checked
     texts: Sequence[object] = ()
     validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
     demanded: dict[Hashable, Demanded] = field(default_factory=dict)
+    lookups: dict[tuple[str, ...], Any] = field(default_factory=dict)
     homes: Mapping[str, Stratum] = field(init=False)  # the stratum of each derived relation
     _reads: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     _interned: SymbolTable | None = None
