@@ -133,10 +133,13 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     if found is not None and found.planned is not None:
         return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
     names = program.reads(stratum)
-    if _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names)):
+    lookup = program.lookups.get(stratum.relations)
+    if lookup is None and (
+        _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names))
+    ):
         return None
     relations = {read: evaluator.relation(read) for read in names}
-    return BoundRules(compiled, stratum, relations, None, program.lookups.get(stratum.relations))
+    return BoundRules(compiled, stratum, relations, None, lookup)
 
 
 def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
