@@ -293,8 +293,7 @@ class StratumRun:
             if join.bag:
                 with spending("indexing"):
                     whole.store.distinct()
-            rows = whole.rows
-            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+            return whole.side_by_side(join.scan.columns)
         delta = self.deltas[join.given.relation]
         if self.context.device is CPU:
             return delta.rows, delta.length

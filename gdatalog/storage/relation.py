@@ -20,8 +20,8 @@ from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
-from gdatalog.storage.row_store import SORTED_BELOW, RowBits, RowStore, held_by
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
+from gdatalog.storage.row_store import SORTED_BELOW, RowBits, RowStore, held_by, joined_column
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, few_sorted
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
@@ -30,6 +30,7 @@ from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, 
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
+FEW = 1 << 12  # rows that are merged by sorting them together
 
 
 class Relation:
@@ -193,6 +194,7 @@ class Relation:
         """Records that this relation has the rows of `before` and the rows of `new`."""
         self.lineage = extended(before.lineage, before.version, new, self.at_most)
         self.news = tuple(new)
+        self.scans, self.narrowed = {**before.scans}, {*before.narrowed}
         return self
 
     def unchanged(self) -> Relation:
@@ -224,6 +226,8 @@ class Relation:
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
+            if sum(len(block[0]) for block in blocks) <= FEW:
+                return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]
         count = sum(relation.length for relation in each)
@@ -303,6 +307,16 @@ class Relation:
     def column(self, at: int) -> Array:
         """A column's keys in the present order of the rows; there may be duplicates."""
         return self.store.as_they_are()[at]
+
+    def side_by_side(self, columns: Sequence[int]) -> tuple[Columns, int]:
+        """Some columns, and the number of rows; parts are not merged for it."""
+        if len(self.parts) == 1 or self.store.spilled:
+            rows = self.rows
+            return tuple(rows[at] for at in columns), len(rows[0])
+        blocks = self.blocks(distinct=False)
+        return tuple(joined_column([block[at] for block in blocks]) for at in columns), sum(
+            len(block[0]) for block in blocks
+        )
 
     def part(self, rows: Array) -> Relation:
         """The relation of some rows, by their indices in `rows`."""

@@ -306,6 +306,7 @@ def _mixed_sum(column: Array) -> int:
 
 MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
 MOST_TESTED_BITS = 1 << 22  # most bits that `rows_with` tests
+SEARCHED_ALONE = 8  # rows up to which each is searched for by itself
 LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a sort of all
 
 
@@ -388,6 +389,10 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
     """The position of each row among sorted rows with columns of the same width, and whether it is
     there. Narrows the bounds column by column."""
     count = len(rows[0])
+    if count <= SEARCHED_ALONE:
+        found = [_place_of(among, row) for row in zip(*[c.tolist() for c in rows], strict=True)]
+        places = np.array([at for at, _ in found], dtype=np.int64)
+        return places, np.array([there for _, there in found], dtype=np.bool_)
     inside = np.ones(count, dtype=np.bool_)
     start: Array = np.zeros(count, dtype=np.int64)
     end: Array = np.full(count, len(among[0]), dtype=np.int64)
@@ -406,6 +411,18 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
             start = left
     inside &= start < end
     return start, inside
+
+
+def _place_of(among: Columns, row: Sequence[int]) -> tuple[int, bool]:
+    """The position of one row among sorted rows, and whether it is there."""
+    low, high = 0, len(among[0])
+    for column, key in zip(among, row, strict=True):
+        if column.dtype == np.int32 and not INT32_MIN <= key <= INT32_MAX:
+            return (low if key < 0 else high), False
+        part, wanted = column[low:high], column.dtype.type(key)
+        high = low + int(part.searchsorted(wanted, "right"))
+        low += int(part.searchsorted(wanted, "left"))
+    return low, low < high
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:

@@ -11,6 +11,8 @@ from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
+FEW = 16  # rows that are searched for without a bitmap, if there is none
+
 
 class MaintainedRelation:
     """Known rows, and those that are added.
@@ -61,7 +63,8 @@ class MaintainedRelation:
 
     def _news(self, rows: Columns) -> Array:
         """The positions of the rows that are new."""
-        bits = self.bits()
+        few = len(rows[0]) <= FEW
+        bits = self._bits if few else self.bits()
         if bits is not None and not bits.space.holds(rows):
             bits = self._bits = RowBits.of(self.full().store, rows)
         if bits is None:
