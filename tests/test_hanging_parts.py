@@ -8,8 +8,9 @@ from random import Random
 import pytest
 
 from gdatalog.plan.join_plan import Apply, Slot
+from gdatalog.planner import items as n
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite.parts import hanging, has_cycle, is_cyclic, shared_variables
 
@@ -43,7 +44,7 @@ def drawn(random: Random) -> tuple[Conjunction, Names]:
         if random.random() < 0.85:
             items.append(AtomItem(f"R{at}", slots(random.choice((1, 2, 2, 2, 3)))))
         else:
-            items.append(TestItem(Apply("<", slots(2), "bool")))
+            items.append(n.TestItem(Apply("<", slots(2), "bool")))
     few = random.choice((0, 0, 1, 2))
     return tuple(dict.fromkeys(items)), frozenset(names[:few])
 
