@@ -18,8 +18,9 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
+from gdatalog.parser.syntax import Atom
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.check.walk import atoms_in
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
@@ -104,7 +105,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
 
 def _reads_many(stratum: Stratum, inputs: StratumInputs) -> bool:
     """Whether a stratum reads a relation with so many rows that codes may pay."""
-    read = {atom.name for atom in atoms_in(*(rule.body for rule in stratum.rules))}
+    read = {atom.name for atom in all_of(Atom, *(rule.body for rule in stratum.rules))}
     least = inputs.context.thresholds.coded_from
     return any(inputs.relation(n).at_most >= least for n in read.difference(stratum.relations))
 
