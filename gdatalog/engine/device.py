@@ -137,7 +137,7 @@ class Cpu:
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         asked = (ref.columns, ref.tests, ref.weighted, ref.ranked)
-        found = relation.asked.get(asked)
+        found = relation.asked(asked)
         if found is not None:
             return found
         with current_watch().work("sorting", as_called(ref.relation)):

@@ -317,7 +317,7 @@ class StratumRun:
         else:
             relation = self.inputs.relation(ref.relation) if table is None else table.full()
         if device is CPU and (ref in self._charged or part is not None):
-            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
+            found = relation.asked((ref.columns, ref.tests, ref.weighted, ref.ranked))
             if found is not None:
                 return found
         trie = self._trie(device, relation, ref)

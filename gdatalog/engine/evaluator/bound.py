@@ -71,7 +71,7 @@ class BoundRules:
         if self.lookup is None:
             return None
         (ref,) = self.lookup.plan.joins[0].tries
-        trie = self.relations[ref.relation].asked.get(asked_as(ref))
+        trie = self.relations[ref.relation].asked(asked_as(ref))
         if trie is None:
             return None
         found = self.lookup.rows(trie, scope, limits, limit)
@@ -174,5 +174,5 @@ def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
 
 
 def asked_as(ref: TrieRef) -> TrieName:
-    """The key of a trie in `Relation.asked`."""
+    """The name of a trie for `Relation.asked`."""
     return ref.columns, ref.tests, ref.weighted, ref.ranked
