@@ -104,7 +104,7 @@ ORDER = {
         llvm_statements machine native
     """,
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
-    "cpu_ops": "arrays best_values texts functions intersection __init__",
+    "cpu_ops": "arrays best_values texts functions intersection byte_marks __init__",
     "engine": """
         __init__ nvidia
         exact_counts derived row_codes metrics planned_rules plan_files rule_plans
@@ -138,7 +138,7 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
-        translate trie_cache loops rows kept_lists evaluate walk intersection device group
+        translate trie_cache loops rows byte_marks kept_lists evaluate walk intersection device group
     """,
     "notebook": "answers options magics __init__",
     "parser": """

@@ -25,6 +25,7 @@ from gdatalog.cpu_ops.arrays import (
     times,
     totals,
 )
+from gdatalog.cpu_ops.byte_marks import seen_rows
 from gdatalog.cpu_ops.functions import evaluate, test
 from gdatalog.cpu_ops.intersection import (
     bound_in,
@@ -33,7 +34,6 @@ from gdatalog.cpu_ops.intersection import (
     find_in,
     intersect_lists,
     level_of,
-    marked_rows,
     ranges,
 )
 from gdatalog.storage.duplicates import group_rows

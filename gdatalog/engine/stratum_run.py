@@ -31,7 +31,7 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, RowMarks, brought
+from gdatalog.storage.on_device import KnownRows, SeenRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -212,7 +212,7 @@ class StratumRun:
         self,
         plan: RulePlan,
         limit: int | None,
-        lasting: dict[int, RowMarks] | None = None,
+        lasting: dict[int, SeenRows] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
         stats: RuleRound | None = None,

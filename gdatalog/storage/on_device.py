@@ -149,8 +149,8 @@ class Lying:
 # operations (`executors/ops.py`).
 
 
-class RowMarks(Protocol):
-    """A set of rows as a mark for each possible row."""
+class SeenRows(Protocol):
+    """The rows seen so far, as a mark for each possible row."""
 
     @property
     def nbytes(self) -> int: ...
@@ -243,7 +243,7 @@ class RowOps(Protocol):
     def merged(self, runs: Sequence[Array], /) -> Array:
         """Sorted arrays as one."""
 
-    def marked_rows(self, most: int, /) -> RowMarks:
+    def seen_rows(self, most: int, /) -> SeenRows:
         """An empty set of rows, with at most `most` bytes of marks."""
 
     # --------------------------------------------------------------------------------- values

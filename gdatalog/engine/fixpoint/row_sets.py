@@ -308,7 +308,7 @@ class RowBitmap:
         return self.space.rows(numbers[there])
 
 
-def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
+def rows_of_bits(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
     """The rows that a bitmap marks, ascending, by compiled loops."""
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers.bits import column_of_bits, count_bits
