@@ -38,5 +38,8 @@ from gdatalog.cpu_ops.intersection import (
 )
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
 from gdatalog.storage.sorting import merge_rows, sort_rows
+
+on_device: DeviceOps | None = None

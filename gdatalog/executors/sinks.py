@@ -259,8 +259,8 @@ class RowSet(Sink):
         return True
 
     def _mark(self, blocks: list[Columns]) -> bool:
-        """Marks the rows of blocks if few rows are possible: most later rows will be duplicates, and
-        a mark is cheaper than a sort."""
+        """Marks the rows of blocks if few rows are possible: most later rows will be duplicates,
+        and a mark is cheaper than a sort."""
         marked = self.ops.seen_rows(min(self.thresholds.marked_bytes, self.limits.spare() // 4))
         if not all(marked.fits(block) for block in blocks):
             return False

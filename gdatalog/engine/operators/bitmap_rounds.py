@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import cast
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import KeySpace
-from gdatalog.storage.on_device import BitmapOps
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
@@ -190,8 +189,9 @@ class MarkedRounds(StratumRun):
         ]
 
     @property
-    def _bitmaps(self) -> BitmapOps:
-        return cast(BitmapOps, self.ops)
+    def _bitmaps(self) -> DeviceOps:
+        assert self.ops.on_device is not None
+        return self.ops.on_device
 
     # ---------------------------------------------------------------------------------- before
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gdatalog.calls import OverBudget
 from gdatalog.engine.context import Operator, StratumInputs
-from gdatalog.engine.device import accelerator
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.conditions import CONDITIONS, Bytes, NoRoom, TooManyRows, Unsuited, When
@@ -47,7 +46,7 @@ class WithFallback:
             return found
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
-            device = accelerator(inputs.context.device)
+            device = inputs.context.device.accelerator
             if device is not None:
                 device.make_room(inputs.context.limits)
             inputs.unfit.append(found)
