@@ -168,7 +168,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """From now on garbage collection leaves out what collecting the tests has made."""
+    _freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and nextitem.path != item.path:
+        _freeze()
+
+
+def _freeze() -> None:
+    """From now on garbage collection, which each error of a query asks for, leaves out what there
+    is: tests, and what caches hold."""
     gc.collect()
     gc.freeze()
 
