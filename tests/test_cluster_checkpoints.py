@@ -29,6 +29,7 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.errors import DeviceError, EvaluationError
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
@@ -149,7 +150,7 @@ WAYS = {
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@settings(oracle.share(3))
+@settings(share(3))
 @given(recursions())
 def test_lost_owners_change_nothing(way: oracle.Way, drawn: Drawn) -> None:
     oracle.agrees_in(way, drawn)

@@ -35,6 +35,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
@@ -89,7 +90,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@settings(oracle.share(4))
+@settings(share(4))
 @given(recursions())
 def test_every_way_agrees_with_the_oracle(way: oracle.Way, drawn: Drawn) -> None:
     oracle.agrees_in(way, drawn)
