@@ -13,6 +13,7 @@ import gdatalog as gd
 from gdatalog.engine import parallel
 from gdatalog.errors import EvaluationError
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, relational_programs, string_programs
 from tests.examples import EXAMPLES
@@ -32,28 +33,28 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
 
 
 @pytest.mark.drawn
-@oracle.share(12)
+@share(12)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(10)
+@share(10)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(15)
+@share(15)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(8)
+@share(8)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
