@@ -191,6 +191,29 @@ def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) ->
     assert len(db.query(text, {"j": 3})) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [("g(j, count()) <- f(_, j, _, _).", True), ("g(k) <- f(k, _, _, _).", False)],
+)
+def test_groups_that_are_asked_for_again_and_again_get_an_index(
+    db: gd.Database, table: pd.DataFrame, text: str, index: bool
+) -> None:
+    """If they are far fewer than the rows, which stay the same."""
+    table = table.copy()
+
+    def groups() -> list[tuple[int, ...]]:
+        counts = table.j.value_counts() if index else table.k.drop_duplicates()
+        return sorted(counts.items()) if index else sorted((k,) for k in counts.tolist())
+
+    for _ in range(db.workspace.settings.thresholds.index_scans + 1):
+        assert sorted(db.query(text).fetchall()) == groups()
+    assert ("scan" not in str(db.explain(text))) == index and indexes(db) == index
+    db.run('f(-1, 7, 0.5, "new").')
+    table.loc[len(table)] = {"k": -1, "j": 7, "v": 0.5, "s": "new"}
+    assert "scan" in str(db.explain(text))
+    assert sorted(db.query(text).fetchall()) == groups()
+
+
 def test_what_explain_and_profile_tell(db: gd.Database, table: pd.DataFrame) -> None:
     text = "q(k) <- f(k, _, v, _), v > 1.0."
     plan = str(db.explain(text))
