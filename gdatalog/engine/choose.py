@@ -62,6 +62,9 @@ class PlannedJoin:
     def worth(self) -> float:
         return self.settings.thresholds.loops_worth
 
+    def at_hand(self, label: str) -> bool:
+        return False
+
 
 def remember(nest: JoinNest, rows: int) -> None:
     """Records how many rows a join read breadth-first."""
@@ -71,8 +74,8 @@ def remember(nest: JoinNest, rows: int) -> None:
         _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
 
 
-def choose(nest: JoinNest | PlannedJoin) -> ExecutorChoice:
-    """Returns the executor that runs a join."""
+def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
+    """Returns the executor that runs a join; `label`: what may be compiled for it."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
         return ExecutorChoice(False, "its loops keep tables of counts", shared=nest.shared)
     if nest.form.images:
@@ -88,6 +91,8 @@ def choose(nest: JoinNest | PlannedJoin) -> ExecutorChoice:
     # Joins of more expected work start depth-first.
     seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
     if nest.settings.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
+        if nest.at_hand(label):
+            return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)
     if nest.reason is not None:
         return ExecutorChoice(True, nest.reason, shared=by_all)

@@ -41,6 +41,7 @@ Texts = tuple["PrintedPlan | str", "PrintedPlan"]
 
 _printed: OrderedDict[object, PrintedPlan | str] = OrderedDict()
 # The same by the identity of the plan, because hashing a plan is slow.
+_runs: dict[object, tuple[JoinPlan, int]] = {}  # how often small joins have run on a GPU
 _by_plan: dict[object, tuple[JoinPlan, PrintedPlan | str]] = {}
 _lock = Lock()
 
@@ -225,6 +226,20 @@ class JoinNest:
         """Compiling pays from this many expected rows."""
         thresholds, here = self.context.thresholds, self.context.device is CPU
         return thresholds.loops_worth if here else thresholds.kernels_worth
+
+    def at_hand(self, label: str) -> bool:
+        """Whether a GPU has the compiled loops of a small join. They are compiled meanwhile if it
+        has run often enough."""
+        device, enough = self.context.device.accelerator, self.context.thresholds.kernel_runs
+        if device is None or self.counted:
+            return False
+        key = id(self.join), self.form
+        known = _runs.get(key)
+        runs = known[1] + 1 if known is not None else 1
+        if len(_runs) >= MOST_PRINTED:
+            _runs.clear()
+        _runs[key] = self.join, runs
+        return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
     @cached_property
     def shared(self) -> Shared | None:

@@ -107,6 +107,9 @@ class Accelerator(Device, Protocol):
     def paged(self) -> Paged:
         """The place of the host's tries that are read page by page."""
 
+    def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
+        """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
+
 
 class AcceleratorGroup(Accelerator, Protocol):
     """Several accelerators as one."""

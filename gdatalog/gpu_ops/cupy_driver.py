@@ -141,7 +141,10 @@ def _argument(value: Any) -> Any:
 
 class CupyDriver:
     """GPU `number`. `xp`: NumPy's functions on its arrays; `clock`: ticks of the kernels' clock in
-    a nanosecond, roughly."""
+    a nanosecond, roughly. `compiles_ahead`: whether threads compile kernels that are not needed
+    yet."""
+
+    compiles_ahead = True
 
     def __init__(self, number: int = 0) -> None:
         self.name = f"cuda:{number}"

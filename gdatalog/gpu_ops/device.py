@@ -22,6 +22,7 @@ from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
+from gdatalog.printer.module import PrintedPlan
 from gdatalog.settings import Settings
 from gdatalog.storage.on_device import DeviceOps, is_on_host
 from gdatalog.storage.relation import Relation
@@ -92,6 +93,9 @@ class Gpu:
 
     def tile(self, settings: Settings) -> int:
         return settings.tile or TILES[-1]
+
+    def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
+        return self.driver.compiles_ahead and self.walks.soon(printed, label)
 
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
         """Runs a plan, or a part of its units, depth-first."""

@@ -6,6 +6,7 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 
 from gdatalog.account import spending
@@ -20,6 +21,7 @@ from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.on_device import DeviceOps
 
 MOST_KERNELS = 256
+COMPILERS = 2  # threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of one's buffers.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 26
 
@@ -39,6 +41,8 @@ class Walks:
         self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         indexes.dropping = self._launches.clear  # they hold parts of tries
+        self._compilers: ThreadPoolExecutor | None = None
+        self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
 
     def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
         """The loops of one plan. Plans with the same source may have different constants."""
@@ -58,12 +62,33 @@ class Walks:
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
+            coming = self._coming.pop(loops.source, None)
             with spending("compiling"):
-                kernel = self.driver.kernels(loops.source, ["walk_plan"], label)["walk_plan"]
+                kernel = self._compiled(loops, label) if coming is None else coming.result()
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[loops.source] = kernel
         return loops, kernel
+
+    def _compiled(self, loops: LoopKernel, label: str) -> CupyKernel:
+        return self.driver.kernels(loops.source, ["walk_plan"], label)["walk_plan"]
+
+    def soon(self, printed: PrintedPlan, label: str) -> bool:
+        """Whether a plan's kernel is at hand. Otherwise it is compiled on another thread."""
+        loops = self._loops_of(printed)
+        if loops.source in self._kernels:
+            return True
+        coming = self._coming.get(loops.source)
+        if coming is None:
+            if self._compilers is None:
+                self._compilers = ThreadPoolExecutor(COMPILERS, "compiling")
+            coming = self._compilers.submit(self._compiled_there, loops, label)
+            self._coming[loops.source] = coming
+        return coming.done()
+
+    def _compiled_there(self, loops: LoopKernel, label: str) -> CupyKernel:
+        with self.driver.use():
+            return self._compiled(loops, label)
 
     def run(
         self,
@@ -117,6 +142,10 @@ class Walks:
 
     def forget(self) -> None:
         """Frees kernels and arrays."""
+        if self._compilers is not None:
+            self._compilers.shutdown(wait=False, cancel_futures=True)
+            self._compilers = None
+        self._coming.clear()
         self._launches.clear()
         self._kernels.clear()
         self._loops.clear()

@@ -90,7 +90,7 @@ class JoinRun:
         """The executor of the join, which then reuses the printed loops of an earlier cell."""
         known = None if self.loops is None else self.loops.get(self.number)
         if known is None:
-            found = choose(nest)
+            found = choose(nest, self.plan.relation)
             if self.loops is None or found.breadth_first:
                 return found
             known = self.loops[self.number] = found, nest.texts
