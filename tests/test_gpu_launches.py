@@ -82,8 +82,9 @@ def test_other_rows_need_another_launch(db: gd.Database, made: list[Launch]) -> 
 def test_a_launch_whose_pool_was_too_small_is_not_kept(
     db: gd.Database, made: list[Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "BLOCK_ROWS", 1)
-    db.workspace.tune(pool_rows=1, pool_rows_most=1)
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
+    db.workspace.tune(pool_rows=1, pool_rows_most=1, grid_blocks=1)
+    db.workspace.force(tile=32)
     for _ in range(2):
         assert rows(db, PATHS) == paths(EDGES)
     assert len(made) == 2 and not made[0].again
