@@ -243,9 +243,9 @@ def test_a_cell_takes_few_calls_of_the_device(monkeypatch: pytest.MonkeyPatch) -
         printed.append(arguments)
         return print_plan(*arguments)
 
-    def noted(driver: HostDriver, *arguments: Any) -> None:
+    def noted(driver: HostDriver, *arguments: Any) -> list[Any]:
         spins.append(driver.spins)
-        wait(driver, *arguments)
+        return wait(driver, *arguments)
 
     monkeypatch.setattr(module, "print_plan", counted)
     monkeypatch.setattr(HostDriver, "wait", noted)
