@@ -17,7 +17,7 @@ import numpy as np
 from gdatalog.gpu_ops.cupy_driver import NoMemory, Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
 from tests.cuda_host import compiler, pages
-from tests.cuda_host.arrays import CURRENT, ndarray, working_on
+from tests.cuda_host.arrays import CURRENT, ndarray, waits, working_on
 from tests.cuda_host.stand_in import xp
 
 _KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
@@ -427,4 +427,6 @@ class HostDriver:
             self._run(ask)
         if asked:
             raise asked[0]
-        return [array.get() for array in reads]
+        if reads:
+            waits()  # once for all
+        return [array.read().copy() for array in reads]
