@@ -116,8 +116,8 @@ class BoundPart:
 
 @dataclass(slots=True, eq=False)
 class BoundStrata:
-    """A query that reads relations whose rows its parameters decide. `evaluator`: the one that
-    bound it; `known`: the relations that do not depend on parameters."""
+    """A query that reads relations whose rows its parameters decide. `evaluator`: of the call that
+    bound it. `known`: the relations that do not depend on parameters."""
 
     compiled: Compiled
     name: str
@@ -156,19 +156,17 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     names = program.reads(stratum)
     if not all(map(evaluator.checked.schemas.get, names)):
         return None
+    if _by_values(evaluator, names):
+        return None if program.checked.lists else _bound_strata(evaluator, compiled)
     relations = {read: evaluator.relation(read) for read in names}
-    if not _by_values(evaluator, names):
-        return BoundRules(compiled, stratum, relations)
-    if program.checked.lists:
-        return None
-    evaluator.relation(name)
-    known = {own: each for own, each in evaluator.known.items() if not _by_values(evaluator, [own])}
-    known.pop(name, None)
-    made = Evaluator(
-        context, program, evaluator.stored, evaluator.facts, evaluator.results, evaluator.keep,
-        evaluator.asked, known=known,
-    )  # fmt: skip
-    return BoundStrata(compiled, name, made, known)
+    return BoundRules(compiled, stratum, relations)
+
+
+def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
+    needed = {*evaluator.known, *evaluator.needed([compiled.asked])}
+    lasting = [name for name in needed if not _by_values(evaluator, [name])]
+    known = {name: evaluator.relation(name) for name in sorted(lasting)}
+    return BoundStrata(compiled, compiled.asked, evaluator, known)
 
 
 def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
