@@ -172,7 +172,7 @@ def test_classes_of_the_package() -> None:
             for _, _, field in fields:
                 field.kw_only = dataclasses.MISSING  # type: ignore[assignment]
             same = dataclasses.make_dataclass(cls.__name__, fields)
-            ours = vars(cls)["__init__"].__get__(None, cls)
+            ours = vars(cls)["__init__"]
             assert str(inspect.signature(ours)) == str(inspect.signature(same.__init__)), cls
             for name in ("__repr__", "__eq__", "__hash__"):
                 getattr(cls, name)

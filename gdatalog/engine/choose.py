@@ -11,7 +11,7 @@ an index would have paid.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import shared_by
@@ -30,6 +30,7 @@ from gdatalog.plan.join_plan import (
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
+from gdatalog.storage.kept import Kept
 from gdatalog.storage.relation import Relation
 
 MOST_REMEMBERED = 1000
@@ -37,6 +38,10 @@ MOST_REMEMBERED = 1000
 ASKED_FOR = "asked for"
 
 _looked: dict[object, int] = {}  # rows looked at, by join and output
+
+Scans = Mapping[frozenset[int], int]
+# How often the rows of a relation were scanned for constants, by the constants' columns.
+_SCANS = Kept[Scans](follows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,12 @@ def scanned(join: JoinPlan, relation: Relation) -> None:
     """Counts a scan of a relation."""
     fixed, _ = _compared(join)
     if fixed:
-        relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
+        before = _scans_of(relation)
+        _SCANS.put(relation.store, {**before, fixed: before.get(fixed, 0) + 1})
+
+
+def _scans_of(relation: Relation) -> Scans:
+    return _SCANS.of(relation.store) or {}
 
 
 def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
@@ -151,7 +161,7 @@ def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) 
         return False
     relation, used = relation_of(join.scan.relation), frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
-    if relation.scans.get(fixed, 0) >= scans:
+    if _scans_of(relation).get(fixed, 0) >= scans:
         return True
     for order, tests, weighted, ranked in relation.indexes:
         whole = weighted or not join.bag or len(order) == len(relation.types)

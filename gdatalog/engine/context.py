@@ -21,7 +21,7 @@ from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Settings, Strategy, Thresholds
 from gdatalog.storage.load_options import Declared
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
@@ -215,7 +215,7 @@ class RuleInputs:
     limit: int | None = None
     report: RuleRun | None = None
     stats: RuleRound | None = None
-    lasting: dict[int, RowMarks] | None = None
+    lasting: dict[int, SeenRows] | None = None
     on_host: Sources | None = None
     resident: Sources | None = None
     in_cells: bool = False

@@ -30,7 +30,7 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, RowMarks, brought
+from gdatalog.storage.on_device import KnownRows, SeenRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -214,7 +214,7 @@ class StratumRun:
         self,
         plan: RulePlan,
         limit: int | None,
-        lasting: dict[int, RowMarks] | None = None,
+        lasting: dict[int, SeenRows] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
         stats: RuleRound | None = None,
@@ -293,8 +293,7 @@ class StratumRun:
             if join.bag:
                 with spending("indexing"):
                     whole.store.distinct()
-            rows = whole.rows
-            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+            return whole.side_by_side(join.scan.columns)
         delta = self.deltas[join.given.relation]
         if self.context.device is CPU:
             return delta.rows, delta.length
@@ -319,7 +318,7 @@ class StratumRun:
         else:
             relation = self.inputs.relation(ref.relation) if table is None else table.full()
         if device is CPU and (ref in self._charged or part is not None):
-            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
+            found = relation.asked((ref.columns, ref.tests, ref.weighted, ref.ranked))
             if found is not None:
                 return found
         trie = self._trie(device, relation, ref)

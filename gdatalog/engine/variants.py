@@ -35,7 +35,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -95,7 +95,7 @@ class Variant:
         # not compiled yet.
         self.loops: OrderedDict[object, PlanFunction] = OrderedDict()
         self.printed: dict[object, PrintedPlan] = {}
-        self.lasting: dict[int, RowMarks] = {}  # its state over all rounds
+        self.lasting: dict[int, SeenRows] = {}  # its state over all rounds
         refs, tables = self.join.tries, self.run.tables
         # The numbers of the indexes of relations that the fixpoint changes, and these.
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)

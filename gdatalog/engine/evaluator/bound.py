@@ -23,11 +23,9 @@ from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Param
-from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.trie import TrieName
 
 
 @dataclass(slots=True, eq=False)
@@ -71,16 +69,16 @@ class BoundRules:
         if self.lookup is None:
             return None
         (ref,) = self.lookup.plan.joins[0].tries
-        trie = self.relations[ref.relation].asked.get(asked_as(ref))
-        if trie is None:
-            return None
-        found = self.lookup.rows(trie, scope, limits, limit)
+        relation, schema = self.relations[ref.relation], self.schema
+        found = self.lookup.of_parts(relation, scope, limits, limit)
         if found is None:
             return None
-        (rows, count), schema = found, self.schema
-        if self.lookup.in_order:
+        if len(found) == 1 and self.lookup.in_order:
+            ((rows, count),) = found
             return Relation(schema.columns, schema.types, rows, count)
-        return Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
+        blocks, count = [rows for rows, _ in found], sum(count for _, count in found)
+        distinct = len(found) == 1 or len(ref.columns) == len(relation.types)
+        return Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)
 
     def _keep(self, plan: StratumPlan) -> None:
         """Keeps a plan that serves all values of parameters. A look-up does, because it reads no
@@ -90,6 +88,7 @@ class BoundRules:
         if scans or not isinstance(plan.root, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
+        self.compiled.planned.lookups[self.stratum.relations] = self.lookup
         if not self.compiled.planned.plans.by_values(rules):
             self.plan = plan
 
@@ -154,12 +153,13 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     if found is not None and found.planned is not None:
         return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
     names = program.reads(stratum)
-    if not all(map(evaluator.checked.schemas.get, names)):
+    lookup = program.lookups.get(stratum.relations)
+    if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
-    if _by_values(evaluator, names):
+    if lookup is None and _by_values(evaluator, names):
         return None if program.checked.lists else _bound_strata(evaluator, compiled)
     relations = {read: evaluator.relation(read) for read in names}
-    return BoundRules(compiled, stratum, relations)
+    return BoundRules(compiled, stratum, relations, None, lookup)
 
 
 def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
@@ -200,8 +200,3 @@ def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
         seen |= more
         waiting += more
     return False
-
-
-def asked_as(ref: TrieRef) -> TrieName:
-    """The key of a trie in `Relation.asked`."""
-    return ref.columns, ref.tests, ref.weighted, ref.ranked

@@ -13,7 +13,6 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from gdatalog.engine.derived import device_ops
 from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass, field
@@ -73,7 +72,7 @@ class Runs:
     ) -> Relation:
         """A relation of distinct rows, sorted if `in_order`; in files if `spill` says where."""
         count = sum(len(block[0]) for block in blocks)
-        if len(blocks) > 1 and spill is None and (count < LONG or device_ops(self.ops) is not None):
+        if len(blocks) > 1 and spill is None and (count < LONG or self.ops.on_device is not None):
             blocks = [self.ops.concatenate(blocks)]
         laid = blocks
         if any(column.dtype.itemsize > 4 for block in blocks for column in block) or (
@@ -93,7 +92,7 @@ class Runs:
         if spill is not None:
             laid = [spill.rows(laid)]
         if in_order:
-            return Relation(self.columns, self.types, laid[0], count, device_ops(self.ops))
+            return Relation(self.columns, self.types, laid[0], count, self.ops.on_device)
         return self._relation(list(laid), count, True)
 
     def add(self, rows: Relation) -> None:
@@ -139,7 +138,7 @@ class Runs:
         self.settle()
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
-        if whole.length < MERGED_BELOW and device_ops(self.ops) is None:
+        if whole.length < MERGED_BELOW and self.ops.on_device is None:
             _ = whole.keys  # few rows are sorted, so that users see them in order
         return whole
 
@@ -158,12 +157,12 @@ class Runs:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
         relation = self._relation(blocks, sum(run.length for run in runs), False)
-        if len(blocks) > MANY and device_ops(self.ops) is None:
+        if len(blocks) > MANY and self.ops.on_device is None:
             _ = relation.rows  # joins many small arrays
         return relation
 
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
-        there = device_ops(self.ops)
+        there = self.ops.on_device
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from gdatalog.calls import OverBudget
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
-from gdatalog.engine.device import accelerator
 from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
@@ -73,7 +72,7 @@ class WithFallback:
             return found
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
-            device = accelerator(inputs.context.device)
+            device = inputs.context.device.accelerator
             if device is not None:
                 device.make_room(inputs.context.limits)
             inputs.unfit.append(found)

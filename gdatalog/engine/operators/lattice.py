@@ -15,7 +15,7 @@ import numpy as np
 
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
-from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of, loose_tries
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
@@ -326,9 +326,10 @@ class InPlace(StratumRun):
         ref = join.tries[number]
         relation = self.inputs.relation(ref.relation)
         size = 8 * len(ref.columns) * relation.at_most
-        fits = ref.columns in relation.loose or self.context.limits.account.spill_for(size) is None
+        there = ref.columns in loose_tries(relation)
+        fits = there or self.context.limits.account.spill_for(size) is None
         if fits and _only_walked(join, number) and not relation.indexed(ref.columns, ()):
-            there, before = ref.columns in relation.loose, time_spent()
+            before = time_spent()
             with spending("indexing"):
                 found = loose_of(relation, ref.columns)
             if found is not None:
