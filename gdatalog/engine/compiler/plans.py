@@ -101,7 +101,7 @@ class Plans:
         _, plans = self._found.setdefault((id(rule), first, scans, device), (rule, []))
         plans[:] = [known for known in plans if _same(known[1], relation)]
         for plan, _, before in plans:
-            if all(_alike(each, relation, values) for each in before):
+            if self.alike(before, relation, values):
                 return plan
         looked: list[Looked] = []
         made_of, plan = _looking(relation, [rule], lambda look: make(look, looked))
@@ -111,9 +111,19 @@ class Plans:
 
     def by_values(self, plans: Collection[RulePlan]) -> bool:
         """Whether values of parameters decided one of these plans."""
+        return bool(self.looked_at(plans))
+
+    def looked_at(self, plans: Collection[RulePlan]) -> tuple[Looked, ...]:
+        """The selectivity of parameters that decided these plans."""
         every = (plan for _, found in self._found.values() for plan in found)
-        decided = {id(plan) for plan, _, looked in every if looked}
-        return any(id(plan) in decided for plan in plans)
+        decided = {id(plan): looked for plan, _, looked in every if looked}
+        return tuple(each for plan in plans for each in decided.get(id(plan), ()))
+
+    def alike(
+        self, looked: Sequence[Looked], relation: RelationOf, values: Mapping[str, Value]
+    ) -> bool:
+        """Whether these values of parameters would decide plans in the same way."""
+        return all(_alike(each, relation, values) for each in looked)
 
     def delta_joins(
         self,
