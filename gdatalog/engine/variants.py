@@ -80,7 +80,9 @@ class Variant:
 
     def leave(self) -> None:
         """Ends an evaluation: nothing refers to its rows any more."""
-        self.lasting, self.tries, self.report = {}, [], None
+        self.lasting.clear()
+        self.tries.clear()
+        self.report = None
         del self.run
 
     def _begin(self) -> None:

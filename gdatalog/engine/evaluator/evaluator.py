@@ -392,7 +392,8 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        ready = self._ready.pop(stratum.relations, None)
+        plan, inputs = ready or self.planned(stratum)
         kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
         relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)
