@@ -96,7 +96,10 @@ ORDER = {
         partitioned
     """,
     "cluster/pool": "broadcast calls task_stage __init__",
-    "cluster/recursion": "__init__ routes key_ranges hash_partition checkpoints hash_partitions",
+    "cluster/recursion": """
+        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
+        hash_partitions
+    """,
     "cluster/rows": "__init__ shuffle texts row_statistics row_keeper loading",
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """

@@ -25,11 +25,12 @@ from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, Drawn, programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

@@ -17,6 +17,7 @@ import gdatalog as gd
 from gdatalog.engine.operators.worklist import OneWorklist
 from gdatalog.parser import parse
 from tests import test_engine_oracle as oracle
+from tests.cases import PROGRAMS, share
 from tests.draw import Drawn
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
@@ -50,7 +51,7 @@ def not_compiled() -> Iterator[None]:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", KEPT.values(), ids=list(KEPT))
-@settings(oracle.share(PERCENT), max_examples=max(3, oracle.PROGRAMS * PERCENT // 100))
+@settings(share(PERCENT), max_examples=max(3, PROGRAMS * PERCENT // 100))
 @given(recursions())
 def test_calls_with_other_parameters_over_changing_data(way: Way, drawn: Drawn) -> None:
     random, text = Random(drawn.seed), drawn.text.replace("E(", "e(")

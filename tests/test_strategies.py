@@ -35,13 +35,14 @@ from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.conditions import Bytes, LargeTurns, TooManyRows, Unsuited, When
 from gdatalog.plan.placement import WorkerPlacement
+from tests.cases import share
 from tests.cuda_host import HostDriver
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
 from tests.plan_check import PlanError, check_stratum
 from tests.plan_text import format_rule
-from tests.test_engine_oracle import frame, share
+from tests.test_engine_oracle import frame
 from tests.test_queries import PROGRAMS, QUERIES
 from tests.test_queries import _asked as asked
 

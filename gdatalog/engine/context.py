@@ -72,7 +72,8 @@ class StratumInputs:
     `seeds`: the rows of its own relations that no rule derives. `limit`: at most this many rows of
     its one relation are needed. `since`: what was added since its relations were `known`. `replan`
     plans a stratum again. `made`: what planning has computed already. `unfit`: which
-    operators turned out not to fit the device.
+    operators turned out not to fit the device. `tries`: indexes that exist already, in place of
+    relations: on a worker, those that it was sent.
     """
 
     context: ExecutionContext
@@ -86,6 +87,7 @@ class StratumInputs:
     made: dict[Hashable, Any] = field(default_factory=dict)
     replan: Replan | None = None
     unfit: list[When] = field(default_factory=list)
+    tries: Mapping[TrieRef, Trie] = field(default_factory=dict)
 
     def with_schemas(self, more: Mapping[str, Schema]) -> StratumInputs:
         """The same with the schemas of more relations."""

@@ -97,7 +97,7 @@ class StratumRun:
         (name,) = self.rules
         parts = self.first(name, limit)
         if optimum_columns(self.rules[name]):
-            self._add(name, parts)
+            self.add(name, parts)
             return self.finished()
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
@@ -138,7 +138,7 @@ class StratumRun:
         self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in tables.items()}
 
-    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+    def add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
         table = self.tables[name]
         if not parts:
@@ -311,6 +311,8 @@ class StratumRun:
         )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        if ref in self.inputs.tries:
+            return self.inputs.tries[ref]
         device = device or self.context.device
         table = self.tables[ref.relation] if self.grows(ref.relation) else None
         part = parts.get(ref)

@@ -219,7 +219,7 @@ class PartitionedStratum(StratumRun):
     def later(self) -> list[RulePlan]:
         return [plan for _, plan in self.of.later]
 
-    @property
+    @cached_property
     def read_rows(self) -> int:
         return StratumDraft(self.stratum, self.inputs).read_rows
 
@@ -406,7 +406,7 @@ class PartitionedStratum(StratumRun):
             }
         started = perf_counter(), time_spent()
         task = self.task(self.groups)
-        found = None if task is None else self._follow(task)
+        found = None if task is None else self.follow(task)
         if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
@@ -422,7 +422,7 @@ class PartitionedStratum(StratumRun):
             return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter(), time_spent()
         task = self.task(self.groups, counts=True)
-        if task is None or self._follow(task) is None:
+        if task is None or self.follow(task) is None:
             return None
         found = {}
         few = len(task.values) <= self.context.thresholds.device_from
@@ -436,7 +436,7 @@ class PartitionedStratum(StratumRun):
         self._tell(rows, task, started)
         return found
 
-    def _follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
+    def follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
         context = self.context
         limits, names = context.limits, self.stratum.relations
         self.record.doing = self.description

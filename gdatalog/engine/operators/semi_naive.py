@@ -131,7 +131,7 @@ class Rounds(StratumRun):
             self.sets[name].passing = True
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
-                self.deltas[name] = self._add(name, self.first(name))
+                self.deltas[name] = self.add(name, self.first(name))
                 work.done += self.deltas[name].length
             self.record.end_round()
             self._expect(variants)
@@ -235,7 +235,7 @@ class Rounds(StratumRun):
         self.came[name] = Came()
         if name in self.olds_read:
             self.olds[name] = table.full()
-        self.deltas[name] = self._add(name, came.parts, came.found)
+        self.deltas[name] = self.add(name, came.parts, came.found)
         limits = self.context.limits
         limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
         limits.charge(name, table.nbytes)
