@@ -6,16 +6,21 @@ buffers that earlier calls have prepared; and data is added in between.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 
 import gdatalog as gd
 from gdatalog.engine.operators.worklist import OneWorklist
+from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.parser import parse
+from gdatalog.plan.join_plan import TrieRef
+from gdatalog.storage.trie import Trie
 from tests import test_engine_oracle as oracle
 from tests.cases import PROGRAMS, share
 from tests.draw import Drawn
@@ -154,3 +159,30 @@ def test_errors_leave_nothing_prepared_behind() -> None:
             assert len(asked(x=0, by=12).fetchall()) == 100
             with pytest.raises(gd.EvaluationError):
                 asked(x=0, by=0).fetchall()
+
+
+@pytest.mark.parametrize("split", ["always", "never"])
+def test_what_is_prepared_keeps_no_rows_of_a_call(
+    split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[ref[Trie]] = []
+    real = StratumRun.trie_of
+
+    def noted(self: StratumRun, which: TrieRef, *rest: Any, **more: Any) -> Trie:
+        trie = real(self, which, *rest, **more)
+        if which.relation == "e":
+            read.append(ref(trie))
+        return trie
+
+    monkeypatch.setattr(StratumRun, "trie_of", noted)
+    with gd.connect(device="cpu") as db:
+        db.workspace.force(split=split)
+        db.workspace.tune(loops_from=0.0)
+        db["C"] = chains()
+        asked = db.prepare(
+            "e(x, y) <- C(x, y), x != $p. r(y) <- e(0, y). r(z) <- r(y), e(y, z). ?- r(y)."
+        )
+        for p in (5, 7, 3, 9):
+            assert asked(p=p).fetchall() == [(y,) for y in range(1, p + 1)]
+        gc.collect()
+        assert read and not any(trie() is not None for trie in read)

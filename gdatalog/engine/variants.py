@@ -80,6 +80,8 @@ class Variant:
 
     def leave(self) -> None:
         """Ends an evaluation: nothing refers to its rows any more."""
+        for loops in self.loops.values():
+            loops.let_go(range(len(self.join.tries)))
         self.lasting.clear()
         self.tries.clear()
         self.report = None
