@@ -15,6 +15,7 @@ from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
+from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.operators.once import Once
@@ -96,21 +97,33 @@ class BoundRules:
 @dataclass(slots=True, eq=False)
 class BoundPart:
     """A query for which the needed part of other relations is evaluated. `known`: the relations
-    that do not depend on its parameters."""
+    that do not depend on its parameters. `asked`: the questions for parts of these views so far;
+    `then`: what the query is bound to since the whole views are evaluated."""
 
     compiled: Compiled
     name: str
     part: PartOf
     known: Mapping[str, Relation]
+    asked: AskedParts | None
     plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    then: Bound | None = None
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
         """None: most of a relation would be evaluated."""
+        if self.then is None and self.asked is not None:
+            evaluator = self.part.whole(context, self.compiled.planned)
+            if self.asked.evaluated(evaluator):
+                self.then = bind(evaluator, self.compiled)
+        if self.then is not None:
+            return self.then.relation(context, limit)
         found = self.part.evaluator(context, self.known, self.plans)
         if found is None:
             return None
         with speaking_plainly():
-            return found.relation(self.name) if limit is None else found.first(self.name, limit)
+            relation = found.relation(self.name) if limit is None else found.first(self.name, limit)
+        if self.asked is not None:
+            self.asked.count(found.known)
+        return relation
 
 
 Bound = BoundRules | BoundPart
@@ -131,7 +144,10 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         return None
     found = demanded_for(evaluator, name)
     if found is not None and found.planned is not None:
-        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
+        asked = asked_parts(evaluator, found)
+        if asked is not None and asked.evaluated(evaluator):
+            return bind(evaluator, compiled)
+        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator), asked)
     names = program.reads(stratum)
     lookup = program.lookups.get(stratum.relations)
     if lookup is None and (
@@ -142,7 +158,9 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     return BoundRules(compiled, stratum, relations, None, lookup)
 
 
-def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
+def _bound_part(
+    evaluator: Evaluator, compiled: Compiled, part: PartOf, asked: AskedParts | None
+) -> BoundPart | None:
     made = part.evaluator(evaluator.context, evaluator.known)
     if made is None:
         return None
@@ -153,7 +171,7 @@ def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> Bound
     own = {given.get(each, each) for each in known}
     if _by_values(evaluator, own):
         return None
-    return BoundPart(compiled, name, part, known)
+    return BoundPart(compiled, name, part, known, asked)
 
 
 def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
