@@ -204,13 +204,13 @@ def _bound(
     before, settings, key = workspace.catalog.bound, workspace.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        known, again = workspace.catalog.asked, (key, id(settings))
-        for kept in (before, known):
+        earlier, again = workspace.catalog.asked, (key, id(settings))
+        for kept in (before, earlier):
             if len(kept) >= MOST_QUERIES:
                 kept.clear()
         asked = before[key] = AskedQuery(program, settings)
-        if again not in known:
-            known.add(again)
+        if again not in earlier:
+            earlier.add(again)
             return None
     if not asked.tried:
         asked.tried = True

@@ -48,7 +48,8 @@ def asking(db: gd.Database, how: str) -> Ask:
 
 
 def reached(x: int, edges: Edges) -> list[tuple[int]]:
-    found, waiting = set(), [x]
+    found: set[int] = set()
+    waiting = [x]
     while waiting:
         at = waiting.pop()
         new = {b for a, b in edges if a == at} - found

@@ -11,7 +11,7 @@ from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
-FEW = 16  # rows that are searched for without a bitmap, if there is none
+WITHOUT_BITMAP = 16  # rows that are searched for without a bitmap, if there is none
 
 
 class MaintainedRelation:
@@ -63,7 +63,7 @@ class MaintainedRelation:
 
     def _news(self, rows: Columns) -> Array:
         """The positions of the rows that are new."""
-        few = len(rows[0]) <= FEW
+        few = len(rows[0]) <= WITHOUT_BITMAP
         bits = self._bits if few else self.bits()
         if bits is not None and not bits.space.holds(rows):
             bits = self._bits = RowBits.of(self.full().store, rows)
