@@ -13,6 +13,7 @@ from gdatalog.calls import Limits, accounted
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.counting import only_count
 from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
 from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
@@ -23,8 +24,9 @@ from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Param
+from gdatalog.parser.syntax import Compare, Param
 from gdatalog.planner.check import Schema, Stratum
+from gdatalog.planner.check.walk import conjuncts
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 
@@ -89,9 +91,17 @@ class BoundRules:
         if scans or not isinstance(plan.root, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
-        self.compiled.planned.lookups[self.stratum.relations] = self.lookup
+        if self.lookup is not None and self._serves_any(self.lookup):
+            self.compiled.planned.lookups[self.stratum.relations] = self.lookup
         if not self.compiled.planned.plans.by_values(rules):
             self.plan = plan
+
+
+    def _serves_any(self, lookup: IndexLookup) -> bool:
+        """Whether a look-up serves other rows too: nothing that holds only for these was used."""
+        (rule,), (ref,) = self.stratum.rules, lookup.plan.joins[0].tries
+        tests = sum(isinstance(part, Compare) for part in conjuncts(rule.body))
+        return tests == len(lookup.cuts) and not self.relations[ref.relation].symmetric
 
 
 @dataclass(slots=True, eq=False)
@@ -154,8 +164,17 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names))
     ):
         return None
+    if any(_only_counted(evaluator, stratum, name) for name in names):
+        return None
     relations = {read: evaluator.relation(read) for read in names}
     return BoundRules(compiled, stratum, relations, None, lookup)
+
+
+def _only_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
+    """Whether a stratum may count the rows of a relation that would have to be evaluated."""
+    home = evaluator.program.homes.get(name)
+    counted = home is not None and home.recursive and only_count([reader], home.relations)
+    return counted and home is not None and not evaluator.is_current(home)
 
 
 def _bound_part(
