@@ -9,7 +9,6 @@ from typing import Any
 from gdatalog.calls import Limits, accounted
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.engine.context import Cluster, Wanted
-from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.facts.files import Files, all_readable
@@ -59,7 +58,7 @@ class Loader:
             return found
         gpu = None if self.later is None else self.later.for_data(data, self.gpu_bytes)
         device = gpu or self.device
-        there = device_ops(device.ops)
+        there = device.ops.on_device
 
         def made() -> Relation:
             xp = None if there is None else there.xp

@@ -13,10 +13,11 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.evaluator import evaluator
+from gdatalog.engine.fixpoint import maintained
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.operators import incremental
 from gdatalog.engine.operators.again import Again
-from gdatalog.storage import parts, row_store
+from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
 
@@ -49,7 +50,7 @@ def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
     monkeypatch.setattr(parts, "APART_FROM", 0)
     monkeypatch.setattr(parts, "MERGED_BELOW", 0)
-    monkeypatch.setattr(row_store, "MANY", bits)
+    monkeypatch.setattr(maintained, "MANY", bits)
     tune(monkeypatch, narrowed_from=0, looked_up_share=0)
 
 

@@ -15,7 +15,7 @@ from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
@@ -186,11 +186,12 @@ def _planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
 def _takes_long(rules: Sequence[CheckedRule]) -> bool:
     """Whether planning may take more than some 20 ms: it compares the orders of many variables, or
     plans many literals or alternatives. Several groups with `;` multiply their alternatives."""
-    if sum(len(rule.types) for rule in rules) >= MANY_VARIABLES:
-        return True
-    if sum(rule.span.end - rule.span.start for rule in rules) >= LONG_TEXT:
-        return True
-    return sum(isinstance(part, Or) for rule in rules for part in walk(rule.body)) > 1
+    names = length = groups = 0
+    for rule in rules:
+        names += len(rule.types)
+        length += rule.span.end - rule.span.start
+        groups += len(all_of(Or, rule.body))
+    return names >= MANY_VARIABLES or length >= LONG_TEXT or groups > 1
 
 
 def _looking(

@@ -136,7 +136,27 @@ class BoundPart:
         return relation
 
 
-Bound = BoundRules | BoundPart
+@dataclass(slots=True, eq=False)
+class BoundStrata:
+    """A query that reads relations whose rows its parameters decide. `evaluator`: the one that
+    bound it; `known`: the relations that do not depend on parameters."""
+
+    compiled: Compiled
+    name: str
+    evaluator: Evaluator
+    known: Mapping[str, Relation]
+    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+
+    def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        before = self.evaluator
+        found = Evaluator(
+            context, before.program, before.stored, before.facts, before.results, before.keep,
+            before.asked, known=dict(self.known), kept_plans=self.plans,
+        )  # fmt: skip
+        return found.relation(self.name) if limit is None else found.first(self.name, limit)
+
+
+Bound = BoundRules | BoundPart | BoundStrata
 
 
 def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
@@ -160,14 +180,23 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         return _bound_part(evaluator, compiled, PartOf.of(found, evaluator), asked)
     names = program.reads(stratum)
     lookup = program.lookups.get(stratum.relations)
-    if lookup is None and (
-        _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names))
-    ):
+    if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
     if any(_only_counted(evaluator, stratum, name) for name in names):
         return None
     relations = {read: evaluator.relation(read) for read in names}
-    return BoundRules(compiled, stratum, relations, None, lookup)
+    if lookup is not None or not _by_values(evaluator, names):
+        return BoundRules(compiled, stratum, relations, None, lookup)
+    if program.checked.lists:
+        return None
+    evaluator.relation(name)
+    known = {own: each for own, each in evaluator.known.items() if not _by_values(evaluator, [own])}
+    known.pop(name, None)
+    made = Evaluator(
+        context, program, evaluator.stored, evaluator.facts, evaluator.results, evaluator.keep,
+        evaluator.asked, known=known,
+    )  # fmt: skip
+    return BoundStrata(compiled, name, made, known)
 
 
 def _only_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:

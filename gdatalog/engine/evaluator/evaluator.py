@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -43,10 +44,12 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that serves all values of parameters, made for these numbers of rows."""
+    """A plan that serves all values of parameters, made for these numbers of rows. `ready`: what
+    its operators have prepared, for its next runs."""
 
     plan: StratumPlan
     rows: Sequence[int]
+    ready: list[Any] = field(default_factory=list)
 
     def suits(self, rows: Sequence[int]) -> bool:
         """Whether a stratum that reads so many rows may run by this plan."""
@@ -388,7 +391,9 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        relations = run(*(self._ready.pop(stratum.relations, None) or self.planned(stratum)))
+        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
+        relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)
         if found is not None:
             old = found.relations
@@ -402,6 +407,8 @@ class Evaluator:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
         if not stratum.recursive or not asked.isdisjoint(stratum.relations):
+            return None
+        if self.kept_plans is not None and stratum.relations in self.kept_plans:
             return None
         readers = upcoming.readers(stratum)
         if not readers or not only_count(readers, stratum.relations):

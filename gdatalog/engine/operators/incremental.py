@@ -12,7 +12,7 @@ each combination of one part per relation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -22,8 +22,8 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
-from gdatalog.engine.fixpoint.maintained import MaintainedRelation
-from gdatalog.engine.fixpoint.nearby import led_to, nearby
+from gdatalog.engine.fixpoint.maintained import MaintainedRelation, rows_with
+from gdatalog.engine.fixpoint.nearby import ByBitmap, led_to, nearby
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
@@ -44,7 +44,6 @@ from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -63,7 +62,9 @@ class Incremental(LeafOperator):
         news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
         return f"incremental maintenance: what follows from {news} is added"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         return Maintenance(self.stratum, inputs).follow(until)
 
 
@@ -243,7 +244,8 @@ class Maintenance(Rounds):
             relation = self._relation(ref.relation)
             near = None
             if number in led and number not in whole:
-                near = nearby(relation, ref, self._bits(ref.relation), led[number], thresholds)
+                by_bitmap = self._by_bitmap(ref.relation, relation)
+                near = nearby(relation, ref, by_bitmap, led[number], thresholds)
             parts = relation.parts if near is None else (near,)
             if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
@@ -264,12 +266,12 @@ class Maintenance(Rounds):
             return part
         return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
 
-    def _bits(self, name: str) -> RowBits | None:
-        """The bitmap of a relation's rows, if there is one."""
+    def _by_bitmap(self, name: str, relation: Relation) -> ByBitmap:
+        """What looks rows of a relation up in its bitmap, if there is one."""
         table = self.tables.get(name)
-        if table is None:
-            return self.inputs.relation(name).bits
-        return table.bits() if isinstance(table, MaintainedRelation) else None
+        if isinstance(table, MaintainedRelation):
+            return table.rows_with
+        return partial(rows_with, relation)
 
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)

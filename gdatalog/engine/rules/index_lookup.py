@@ -79,7 +79,7 @@ class IndexLookup:
         (ref,) = self.plan.joins[0].tries
         found = []
         for number, part in enumerate(relation.parts):
-            trie = part.asked.get(asked_as(ref))
+            trie = part.asked(asked_as(ref))
             if trie is not None:
                 rows = self.rows(trie, scope, limits, limit, row)
             elif number and part.at_most <= COMPARED:
