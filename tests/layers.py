@@ -134,7 +134,9 @@ ORDER = {
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
-    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
+    "engine/evaluator": """
+        __init__ last_use upcoming results news evaluator asked_parts demanded bound
+    """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
         __init__ ops frontier failures lftj fresh gather sinks expansion reduction levelwise

@@ -327,7 +327,7 @@ QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
 def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
     monkeypatch.setattr("gdatalog.storage.parts.APART_FROM", 8)
-    monkeypatch.setattr("gdatalog.storage.parts.FEW", 0)
+    monkeypatch.setattr("gdatalog.storage.parts.MERGED_BELOW", 0)
     monkeypatch.setattr("gdatalog.storage.keys.UNORDERED_SHARE", 2000)  # that is 6 keys or so
     random = np.random.default_rng(seed)
     keys = random.integers(-(2**62), 2**62, 16).tolist()

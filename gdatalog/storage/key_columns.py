@@ -29,7 +29,7 @@ from gdatalog.values import INT_MAX, TypeName
 
 LOADING = "rows that are loaded"  # the account's name for keys during loading
 SPELLED = 24  # bytes of a text in a set, beside its characters
-FEW_GIVEN = 64  # rows that are converted value by value
+CONVERTED_ALONE = 64  # rows that are converted value by value
 SAMPLE = 1 << 10  # texts of a column that are measured
 
 
@@ -49,7 +49,7 @@ def relation_of_few(
 ) -> Relation | None:
     """The relation of a few rows, given as a list of tuples; None unless each value plainly has the
     type of its column."""
-    if type(data) is not list or not 0 < len(data) <= FEW_GIVEN or not types:
+    if type(data) is not list or not 0 < len(data) <= CONVERTED_ALONE or not types:
         return None
     if any(type(row) is not tuple or len(row) != len(types) for row in data):
         return None

@@ -32,7 +32,7 @@ from gdatalog.storage.trie import Tests
 # Each part has at least RATIO times the rows of the next, and there are at most MOST_PARTS: a join
 # runs once for each combination of its relations' parts.
 RATIO, MOST_PARTS = 8, 3
-FEW = 1 << 8  # rows of a part that are merged with any that come
+MERGED_BELOW = 1 << 8  # rows of a part that are merged with any that come
 # From so many rows on, new ones become a part; fewer rows are sorted, and merged at once.
 APART_FROM = SORTED_BELOW
 
@@ -277,7 +277,7 @@ def stacked(
     found = list(parts)
     while len(found) > 1 and (
         ratio * found[-1].store.at_most > found[-2].store.at_most
-        or found[-2].store.at_most <= FEW
+        or found[-2].store.at_most < MERGED_BELOW
         or (most is not None and len(found) > most)
     ):
         small, large = found.pop(), found.pop()

@@ -31,7 +31,7 @@ from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, 
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
-FEW = 1 << 12  # rows that are merged by sorting them together
+SORTED_TOGETHER = 1 << 12  # rows that are merged by sorting them together
 
 
 class Relation:
@@ -199,7 +199,7 @@ class Relation:
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
-            if sum(len(block[0]) for block in blocks) <= FEW:
+            if sum(len(block[0]) for block in blocks) <= SORTED_TOGETHER:
                 return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]

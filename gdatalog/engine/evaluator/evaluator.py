@@ -264,7 +264,8 @@ class Evaluator:
 
     # ---------------------------------------------------------------------------------- strata
 
-    def _made_of(self, stratum: Stratum) -> MadeOf:
+    def made_of(self, stratum: Stratum) -> MadeOf:
+        """The inputs of a stratum, except for the relations that it reads."""
         facts = tuple(self.facts(name) for name in stratum.relations)
         used = self.program.params(stratum).union(*(atoms.params for atoms in facts))
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
@@ -283,7 +284,7 @@ class Evaluator:
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.results.get(tuple(name + what for name in stratum.relations))
-        if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
+        if found is None or not found.fresh(self.made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
@@ -291,7 +292,7 @@ class Evaluator:
         if self.let_go is None and self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
             self.results[tuple(name + what for name in stratum.relations)] = StratumResult(
-                self._made_of(stratum), versions, relations
+                self.made_of(stratum), versions, relations
             )
 
     def _follow(self, stratum: Stratum) -> Relations | None:
@@ -329,7 +330,7 @@ class Evaluator:
 
     def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
         news = news_since(
-            found, self._made_of(stratum), self._below(stratum), self.context.thresholds
+            found, self.made_of(stratum), self._below(stratum), self.context.thresholds
         )
         if not news:
             return news
@@ -349,7 +350,7 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return False
-        fresh = found.fresh(self._made_of(stratum), self._below(stratum))
+        fresh = found.fresh(self.made_of(stratum), self._below(stratum))
         return fresh or self.news(stratum) is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:

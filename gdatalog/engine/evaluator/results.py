@@ -6,7 +6,8 @@ alive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
@@ -27,6 +28,12 @@ class MadeOf:
     facts: tuple[FactList, ...]  # of each relation
     params: tuple[object, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
+
+    @staticmethod
+    def together(strata: Iterable[MadeOf]) -> MadeOf:
+        """The inputs of several strata."""
+        each = ((s.schemas, s.rules, s.facts, s.params, s.limits) for s in strata)
+        return MadeOf(*(tuple(chain.from_iterable(part)) for part in zip(*each, strict=True)))
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, spans_of
 from gdatalog.storage.table import Array
 
-FEW = 16  # rows that are searched for without a bitmap, if there is none
+WITHOUT_BITMAP = 16  # rows that are searched for without a bitmap, if there is none
 MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
 _BITMAP = Kept[RowBitmap](attrgetter("nbytes"))
 
@@ -69,7 +69,7 @@ class MaintainedRelation:
 
     def _news(self, rows: Columns) -> Array:
         """The positions of the rows that are new."""
-        few = len(rows[0]) <= FEW
+        few = len(rows[0]) <= WITHOUT_BITMAP
         bitmap = self._bitmap if few else self._all_rows()
         if bitmap is not None and not bitmap.space.holds(rows):
             bitmap = self._bitmap = bitmap_of(self.full().store, rows)

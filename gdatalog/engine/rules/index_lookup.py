@@ -8,7 +8,7 @@ another by comparing all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
         return None
     own = () if join.given is None else join.given.slots
 
-    def known(expr: Expr) -> bool:
+    def known(expr: Expr) -> TypeGuard[Known]:
         return isinstance(expr, Constant | Parameter) or expr in own
 
     keys: list[Known] = []
