@@ -319,14 +319,14 @@ def may_be_early(item: Item) -> bool:
 
 
 def next_due(
-    items: Iterable[Item], bound: set[str], rank: Callable[[str], float], before: float
+    items: Iterable[Item], bound: set[str], rank: Mapping[str, float], before: float
 ) -> AggregateItem | None:
     """The aggregate to compute now, if there is one: its variables are bound, and its rank is at
     most `before`, the rank of the next variable."""
     found = []
     for at, item in enumerate(items):
         if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound:
-            place = rank(item.slot.name)
+            place = rank.get(item.slot.name, inf)
             if place <= before:
                 found.append((place, item_may_fail(item), at, item))
     return min(found)[3] if found else None

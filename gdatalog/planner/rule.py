@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypedDict, Unpack
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
@@ -25,18 +26,8 @@ from gdatalog.values import TypeName
 SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 
-def plan_rule(
-    rule: CheckedRule,
-    param_types: Mapping[str, TypeName],
-    inputs: PlanInputs,
-    recursive: Collection[str] = (),
-    *,
-    first: bool = True,
-    old: Version = "old",
-    scans: int | None = None,
-    algebra: Algebra | None = None,
-) -> RulePlan:
-    """The plan of a rule; `recursive` are the relations of its stratum.
+class RuleOptions(TypedDict, total=False):
+    """How a rule is planned.
 
     In the first round of a fixpoint (`first`) only alternatives without a recursive atom derive
     rows. Later rounds read the new rows of recursive atoms, and the `old` rows.
@@ -44,7 +35,22 @@ def plan_rule(
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
     `algebra`: how a count may become a signed sum of simpler counts; None: not at all.
     """
-    draft = RuleDraft(rule, param_types, inputs, recursive, first, old, scans, algebra)
+
+    first: bool
+    old: Version
+    scans: int | None
+    algebra: Algebra | None
+
+
+def plan_rule(
+    rule: CheckedRule,
+    param_types: Mapping[str, TypeName],
+    inputs: PlanInputs,
+    recursive: Collection[str] = (),
+    **options: Unpack[RuleOptions],
+) -> RulePlan:
+    """The plan of a rule; `recursive` are the relations of its stratum."""
+    draft = RuleDraft(rule, param_types, inputs, recursive, **options)
     for each in PASSES:
         each(draft)
         if inputs.notes is not None:
@@ -102,10 +108,10 @@ class RuleDraft:
     param_types: Mapping[str, TypeName]
     inputs: PlanInputs
     recursive: Collection[str]
-    first: bool
-    old: Version
-    scans: int | None
-    algebra: Algebra | None
+    first: bool = True
+    old: Version = "old"
+    scans: int | None = None
+    algebra: Algebra | None = None
     normal: Normaliser = field(init=False)
     alternatives: list[n.Conjunction] = field(default_factory=list)
     head: tuple[Expr, ...] = ()
@@ -251,28 +257,22 @@ def plan_joins(draft: RuleDraft) -> None:
     """Each alternative becomes a join plan."""
     for group in draft.groups:
         if not draft.gathers:
-            reads = n.variables_of_exprs(draft.head)
-            group.joins = _joins(draft, group, draft.head, reads)
+            outputs, reads = draft.head, n.variables_of_exprs(draft.head)
         elif len(group.variants) > 1:
             names = _own(*group.variants[0]).union(draft.live)
             slots = tuple(Slot(name, draft.normal.type_of(name)) for name in sorted(names))
-            group.outputs, group.joins = slots, _joins(draft, group, slots, names)
+            group.outputs = outputs = slots
+            reads = names
         else:
             ((items, given),) = group.variants
             body = items if group.restricted is None else group.restricted
             inputs, live = draft.inputs, frozenset(draft.live)
             join = plan_join(inputs, body, (), live, draft.bag, given, draft.recursive)
             group.joins = [replace(join, orbit=group.orbit)]
-
-
-def _joins(
-    draft: RuleDraft, group: Group, outputs: Sequence[Expr], reads: frozenset[str]
-) -> list[JoinPlan]:
-    """The joins of a set of rows."""
-    return [
-        plan_join(draft.inputs, items, outputs, reads, False, given, draft.recursive)
-        for items, given in group.variants
-    ]
+            continue
+        for items, given in group.variants:  # a set of rows
+            join = plan_join(draft.inputs, items, outputs, reads, False, given, draft.recursive)
+            group.joins.append(join)
 
 
 def count_by_algebra(draft: RuleDraft) -> None:

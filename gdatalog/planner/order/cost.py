@@ -114,7 +114,7 @@ class Estimates:
         """Groups of atoms whose lists of a variable may share intersections with other
         variables."""
         found = []
-        for group in self.formula.grouped(at, lambda atom: (atom.source, atom.turned)):
+        for group in self.formula.grouped(at, compared=True):
             first = group[0]
             kind = first.source, 0 if first.turned else first.columns[at]
             if len(group) > 1:

@@ -74,12 +74,8 @@ def ends(item: n.Item) -> Pair:
 
 def unlike_neighbours(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
-    found = set()
-    for item in items:
-        edge = edge_of(item) if isinstance(item, n.AtomItem) else None
-        if edge is not None and sizes(item.relation, item.version).loopless:
-            found.add(frozenset(edge))
-    return found
+    edges = edges_in(items)
+    return pairs_of([edge for edge in edges if sizes(edge.relation, edge.version).loopless])
 
 
 def unlike_pairs(

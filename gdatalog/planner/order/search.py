@@ -74,32 +74,15 @@ class Search(SearchSpace):
     def best(self, place: SearchState) -> VariableChoice:
         """The best variable to bind next, and its cost."""
         found = self._found.get(place)
-        if found is None:
-            if self.exact:
-                found = self._weighed(place)
-            else:
-                found = extend(self, place, self._allowed, self._found)
-            self._found[place] = found
-        return found
-
-    def begin(self, place: SearchState, choice: VariableChoice) -> None:
-        """Fixes the choice at a state."""
-        self._found[place] = choice
-
-    def branch(self, place: SearchState) -> VariableChoice:
-        """The cost of a branch, by an order that may not be optimal."""
-        if self.exact:
-            return self.best(place)
-        found = self._sketched.get(place)
-        if found is None:
-            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
-        return found
-
-    def _weighed(self, place: SearchState) -> VariableChoice:
-        """The best choice, by exhaustive search."""
+        if found is not None:
+            return found
+        if not self.exact:
+            found = self._found[place] = extend(self, place, self._allowed, self._found)
+            return found
         candidates = self.candidates(place)
         if len(candidates) == 1:
-            return self.choice(candidates[0], place, inf)
+            found = self._found[place] = self.choice(candidates[0], place, inf)
+            return found
         # Cheapest first, to prune the others.
         least = {}
         for at in candidates:
@@ -115,6 +98,20 @@ class Search(SearchSpace):
             later = self.late(place)
             known = self.best(later) if later.rest != place.rest else NOTHING
             found = known._replace(variable=-1)
+        self._found[place] = found
+        return found
+
+    def begin(self, place: SearchState, choice: VariableChoice) -> None:
+        """Fixes the choice at a state."""
+        self._found[place] = choice
+
+    def branch(self, place: SearchState) -> VariableChoice:
+        """The cost of a branch, by an order that may not be optimal."""
+        if self.exact:
+            return self.best(place)
+        found = self._sketched.get(place)
+        if found is None:
+            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
         return found
 
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:

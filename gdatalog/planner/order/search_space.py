@@ -125,11 +125,8 @@ class SearchSpace(ABC):
     def turn(self, at: int, place: SearchState) -> Extension:
         """The state and the costs after binding a variable."""
         found = self._turns.get((at, place))
-        if found is None:
-            found = self._turns[at, place] = self._turn(at, place)
-        return found
-
-    def _turn(self, at: int, place: SearchState) -> Extension:
+        if found is not None:
+            return found
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
@@ -158,6 +155,7 @@ class SearchSpace(ABC):
         if made or self.estimates.wanted[at]:
             made = self._made(at, path, left, made)
         turn = Extension(level, before, tried, after, rows, SearchState(bound, left, exists, made))
+        self._turns[at, place] = turn
         if left & ~(pattern.live | pattern.risky):
             self._split(turn)
         if not exists:
