@@ -92,7 +92,7 @@ class PlanBuilder:
         return PlanBuilder(replace(self.inputs, looked=[]))
 
     def tries(self) -> tuple[p.TrieRef, ...]:
-        return tuple(atom.trie() for atom in self.atoms)
+        return tuple([atom.trie() for atom in self.atoms])
 
     def variable(self, kind: TypeName) -> p.Slot:
         self.fresh += 1
@@ -307,7 +307,7 @@ class ConjunctionBuilder:
             for atom in self.plan.atoms
             if atom.item.ranked and atom.item.relation == item.relation
         )
-        names = tuple(value.name for value in item.values)
+        names = tuple([value.name for value in item.values])
         self._done(item, p.Restore(trie, item.ranks, names, item.values[0].type))
         self.plan.cost += RESTORED * self.rows
         for value in item.values:

@@ -79,7 +79,7 @@ def plan_over(
         return None
     shared = {key.name for key in over.keys}
     shared.update(name for gather in over.gathers for name in n.variables_of_exprs(gather.targets))
-    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
+    return replace(over, joins=tuple([scanning(join, shared) for join in over.joins]))
 
 
 # Items, and the rows that they run for; None: they run once.
@@ -136,7 +136,7 @@ class RuleDraft:
         """The variables of the head that group its aggregates."""
         gathered = {gather.variable for gather in self.gathers}
         names = sorted(n.variables_of_exprs(self.head) - gathered)
-        return tuple(Slot(name, self.normal.type_of(name)) for name in names)
+        return tuple([Slot(name, self.normal.type_of(name)) for name in names])
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ class RuleDraft:
         head = f"{self.rule.head.name}({', '.join(map(format_expr, self.head))})"
         own = RulePlan(self.rule.head.name, (), self.head, self.keys, self.gathers)
         *gathered, _ = ending_labels(own)
-        return tuple(f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies())
+        return tuple([f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies()])
 
     def _bodies(self) -> Iterator[str]:
         if self.terms:
@@ -260,7 +260,7 @@ def plan_joins(draft: RuleDraft) -> None:
             outputs, reads = draft.head, n.variables_of_exprs(draft.head)
         elif len(group.variants) > 1:
             names = _own(*group.variants[0]).union(draft.live)
-            slots = tuple(Slot(name, draft.normal.type_of(name)) for name in sorted(names))
+            slots = tuple([Slot(name, draft.normal.type_of(name)) for name in sorted(names)])
             group.outputs = outputs = slots
             reads = names
         else:
@@ -297,14 +297,14 @@ def finish(draft: RuleDraft) -> None:
 
 def _finished(draft: RuleDraft) -> RulePlan:
     rule, head = draft.rule, draft.head
-    joins = tuple(join for group in draft.groups for join in group.joins)
+    joins = tuple([join for group in draft.groups for join in group.joins])
     if not draft.gathers:
         return RulePlan(rule.head.name, joins, head, span=rule.span)
     numbers: list[tuple[int, ...]] = []
     for group in draft.groups:
         begin = sum(map(len, numbers))
         numbers.append(tuple(range(begin, begin + len(group.joins))))
-    outputs = tuple(group.outputs for group in draft.groups)
+    outputs = tuple([group.outputs for group in draft.groups])
     grouped = head, draft.keys, draft.gathers, tuple(numbers), outputs
     return RulePlan(rule.head.name, joins, *grouped, draft.terms, draft.otherwise, rule.span)
 
@@ -374,4 +374,4 @@ def _deltas(
 def _own(items: n.Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
-    return frozenset(name for name in n.variables_of(items) | found if not name.startswith("~"))
+    return frozenset([name for name in n.variables_of(items) | found if not name.startswith("~")])

@@ -127,7 +127,7 @@ class Compiled:
     def heads(self) -> frozenset[str]:
         """The relations that the text's own rules define."""
         rules = (each for each in self.rules if isinstance(each, s.Rule | s.Facts))
-        return frozenset(name for each in rules for name in names_of(each))
+        return frozenset([name for each in rules for name in names_of(each)])
 
     @cached_property
     def last(self) -> str | None:

@@ -133,7 +133,7 @@ class Compiler:
         asking = tuple(filter(_asks, program.statements))
         watch.poll()
         asked = set(map(id, asking))
-        rules = tuple(each for each in program.statements if id(each) not in asked)
+        rules = tuple([each for each in program.statements if id(each) not in asked])
         watch.poll()
         over = catalog.texts, catalog.schemas
         return Compiled(program, rules, asking, outline, sources, planned, over)
@@ -154,7 +154,7 @@ class Compiler:
         cannot be read.
         """
         types, whole, notes = around.types, around.whole, around.notes
-        errors = tuple((at, str(error)) for at, error in unread.items())
+        errors = tuple([(at, str(error)) for at, error in unread.items()])
         data, params = tuple(known.items()), tuple(sorted(types.items()))
         over = tuple(map(id, outlines)), data, params, errors
         key = "checked", over, id(own) if said else None, whole
@@ -215,7 +215,7 @@ def _schemas_of_files(
 
 def _length(statements: Iterable[s.Statement]) -> int:
     """How many characters statements have."""
-    return sum(each.span.end - each.span.start for each in statements)
+    return sum([each.span.end - each.span.start for each in statements])
 
 
 def _asks(statement: s.Statement) -> bool:

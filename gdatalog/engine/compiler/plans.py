@@ -166,7 +166,7 @@ class Plans:
 
 def _held(relations: Mapping[str, Relation]) -> Held:
     stores = ((name, relation.store) for name, relation in relations.items())
-    return tuple((name, ref(store), store.fingerprint) for name, store in stores)
+    return tuple([(name, ref(store), store.fingerprint) for name, store in stores])
 
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:

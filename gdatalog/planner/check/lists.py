@@ -64,8 +64,8 @@ class _ListRelations:
 
     def _member(self, member: s.Member) -> s.Literal:
         """An atom; if the list also has computed values, `;` a list of these."""
-        parts = tuple(v for v in member.values if isinstance(v, _KNOWN))
-        rest = tuple(v for v in member.values if not isinstance(v, _KNOWN))
+        parts = tuple([v for v in member.values if isinstance(v, _KNOWN)])
+        rest = tuple([v for v in member.values if not isinstance(v, _KNOWN)])
         (first, *_) = parts
         kind = first.type if isinstance(first, s.Const | s.Values) else self.param_types[first.name]
         name = self._name(ValueList(kind, parts))

@@ -49,7 +49,7 @@ class Scopes:
 
     def rule(self, heads: Iterable[s.Atom], body: s.Literal) -> s.Literal:
         """The body with its local variables renamed; those of the heads are never local."""
-        in_heads = frozenset(name for head in heads for name in variables(head))
+        in_heads = frozenset([name for head in heads for name in variables(head)])
         self.scopes = ()
         return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
 
@@ -113,13 +113,13 @@ class Scopes:
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
         # The body does not see the rest of the rule; shared variables are bound before it.
-        targets = frozenset(name for target in renamed.targets for name in variables(target))
+        targets = frozenset([name for target in renamed.targets for name in variables(target)])
         used = targets | bound | frozenset(exports)
         outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
         body = self._scope(renamed.body, _binds(renamed.body, bound), used, targets)
         self.held, self.scopes = outside
         whole = replace(renamed, body=body)
-        mine = tuple(name for name in variables(whole) if name not in bound)
+        mine = tuple([name for name in variables(whole) if name not in bound])
         return replace(whole, exports=tuple(exports), locals=mine)
 
     def _exports(self, aggregate: s.Aggregate, names: list[str], own: Names) -> list[str]:
@@ -189,7 +189,7 @@ def _valued(node: N, but: s.Aggregate | None) -> N:
 
 def _own_targets(aggregate: s.Aggregate, bound: Names) -> Names:
     """The variables of the aggregated expression that the aggregate's own body binds."""
-    targets = frozenset(name for target in aggregate.targets for name in variables(target))
+    targets = frozenset([name for target in aggregate.targets for name in variables(target)])
     return targets & _binds(aggregate.body, bound - targets)
 
 
@@ -207,7 +207,7 @@ def _binds(literal: s.Literal, bound: Names) -> Names:
 def _others(counts: Counter[str], own: Iterable[str]) -> Names:
     """The variables of items other than the one whose variables are `own`."""
     mine = set(own)
-    return frozenset(name for name, number in counts.items() if number > (name in mine))
+    return frozenset([name for name, number in counts.items() if number > (name in mine)])
 
 
 # Bindings.

@@ -299,7 +299,7 @@ class Formula:
             for other in self.holding[at]
             if other.kind == atom.kind and other.mask & bound & ~(1 << at)
         ][: MOMENTS - 1]
-        ways = sorted((other.columns[at], other.tests) for other in others)
+        ways = sorted([(other.columns[at], other.tests) for other in others])
         own = atom.columns[at], atom.tests
         if all(way == own for way in ways):
             return None

@@ -166,7 +166,7 @@ def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Or
     # From this many rows on, sampling pays without a search by formulas first.
     enough = thresholds.walked_from << search.variables
     order = None
-    if max(atom.size.rows for atom in pattern.atoms) < enough:
+    if max([atom.size.rows for atom in pattern.atoms]) < enough:
         order = search.order(rows)
         if order.work < enough:
             return order
@@ -423,9 +423,9 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
     numbers: dict[object, int] = {}
     return (
         len(pattern.names),
-        tuple(_atom(atom, numbers) for atom in pattern.atoms),
-        tuple((given.variable, given.sources, _power(given.values)) for given in pattern.given),
-        tuple((at, each.needs, _power(each.cost)) for at, each in pattern.aggregates.items()),
+        tuple([_atom(atom, numbers) for atom in pattern.atoms]),
+        tuple([(given.variable, given.sources, _power(given.values)) for given in pattern.given]),
+        tuple([(at, each.needs, _power(each.cost)) for at, each in pattern.aggregates.items()]),
         tuple(
             (at, cut.bounds, _power(cut.values), *((*near, _power(x)) for *near, x in cut.rows))
             for at, cut in pattern.ranges.items()
@@ -450,7 +450,7 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
     size, ranked = atom.size, atom.ranked
     reads: tuple[Hashable, ...] = (atom.source, atom.kind)
     if size.assumed:
-        reads = tuple(numbers.setdefault(each, len(numbers)) for each in reads)
+        reads = tuple([numbers.setdefault(each, len(numbers)) for each in reads])
     columns = (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed})
     tests = () if atom.mirrored else atom.tests
     found: list[Hashable] = [
@@ -472,10 +472,10 @@ def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
     Statistics of other relations are noted when they are read."""
     return (
         rows,
-        tuple(given.values for given in pattern.given),
-        tuple(each.cost for each in pattern.aggregates.values()),
-        tuple((cut.values, cut.rows) for cut in pattern.ranges.values()),
-        tuple(atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms),
+        tuple([given.values for given in pattern.given]),
+        tuple([each.cost for each in pattern.aggregates.values()]),
+        tuple([(cut.values, cut.rows) for cut in pattern.ranges.values()]),
+        tuple([atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms]),
     )
 
 

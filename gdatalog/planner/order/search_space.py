@@ -43,8 +43,8 @@ class SearchSpace(ABC):
         self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._indexes: dict[tuple[int, int], float] = {}
         holding = self.estimates.formula.holding
-        self._shared = sum(1 << at for at, atoms in enumerate(holding) if len(atoms) > 1)
-        self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
+        self._shared = sum([1 << at for at, atoms in enumerate(holding) if len(atoms) > 1])
+        self._refining = sum([1 << at for at, lists in enumerate(self.estimates.wanted) if lists])
 
     def candidates(self, place: SearchState) -> list[int]:
         """The variables that can be bound next; preferably connected ones."""
