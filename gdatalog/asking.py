@@ -204,10 +204,14 @@ def _bound(
     before, settings, key = workspace.catalog.bound, workspace.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        if len(before) >= MOST_QUERIES:
-            before.clear()
-        before[key] = AskedQuery(program, settings)
-        return None
+        known = workspace.catalog.asked
+        for kept in (before, known):
+            if len(kept) >= MOST_QUERIES:
+                kept.clear()
+        asked = before[key] = AskedQuery(program, settings)
+        if key not in known:
+            known.add(key)
+            return None
     if not asked.tried:
         asked.tried = True
         execution = workspace.execution(program, params=params)

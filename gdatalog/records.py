@@ -182,8 +182,8 @@ def _first_inits(made: list[type[Any]]) -> Callable[..., None]:
             fields = getattr(cls, _FIELDS).values()
             parts = tuple([(f.name, f.init, f.default, f.default_factory) for f in fields])
         elif calls > UNCOMPILED_CALLS:
-            cls.__init__ = _init(cls)
-            record.__class__.__init__(record, *args, **named)
+            compiled = cls.__init__ = _init(cls)
+            compiled(record, *args, **named)  # a class derived from it has its own
             return
         store = object.__setattr__ if vars(cls)[_KIND][0] else setattr
         at, rest = 0, dict(named)

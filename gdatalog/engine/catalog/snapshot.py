@@ -31,6 +31,7 @@ class Catalog:
     reported: frozenset[str] = frozenset()
     # Queries that are bound to these relations; a changed catalog starts without any.
     bound: dict[Hashable, Any] = field(init=False, default_factory=dict)
+    asked: set[Hashable] = field(default_factory=set)  # queries that were asked before a change
 
     def with_data(self, stored: Mapping[str, Relation]) -> Catalog:
         """The catalog with these relations in place of all that are stored."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.derived import device_ops, laid
+from gdatalog.engine.derived import laid
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
@@ -237,7 +237,7 @@ class LatticeRounds:
         self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
-        return Relation(self.columns, self.types, rows, count, device_ops(self.ops))
+        return Relation(self.columns, self.types, rows, count, self.ops.on_device)
 
     def _ranked(self, column: Array, at: int) -> Array:
         if self.types[at] == "symbol":
