@@ -240,9 +240,11 @@ class NameResolution:
         return s.Test(self._expr(expr, "tested"), test.span)
 
     def _compare(self, compare: s.Compare) -> s.Literal:
-        sides = (compare.first, *(side for _, side in compare.rest))
+        sides = [compare.first, *[side for _, side in compare.rest]]
         if not any(map(_is_range, sides)):
-            return rebuild(compare, self._compared)
+            first, *others = [self._expr(side, "compared") for side in sides]
+            ops = [op for op, _ in compare.rest]
+            return s.Compare(first, tuple(zip(ops, others, strict=True)), compare.span)
         items: list[s.Literal] = []
         for left, op, right in neighbours(compare):
             if not (_is_range(left) or _is_range(right)):

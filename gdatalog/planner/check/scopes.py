@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import N, Node, children, rebuild, variables, walk
+from gdatalog.planner.check.walk import LEAVES, N, Node, children, rebuild, variables, walk
 from gdatalog.planner.check.wording import own_name
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
@@ -93,11 +93,11 @@ class Scopes:
         return replace(negation, body=self._scope(body, _binds(body, bound), used, direct))
 
     def _expr(self, expr: s.Expr, bound: Names, direct: Names) -> s.Expr:
-        match expr:
-            case s.Aggregate():
-                return self._aggregate(expr, bound, direct)
-            case _:
-                return rebuild(expr, lambda part: self._expr(part, bound, direct))
+        if isinstance(expr, s.Aggregate):
+            return self._aggregate(expr, bound, direct)
+        if type(expr) in LEAVES:
+            return expr
+        return rebuild(expr, lambda part: self._expr(part, bound, direct))
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
@@ -197,6 +197,8 @@ def rename(node: N, names: Mapping[str, str]) -> N:
     """The node with its variables renamed."""
     if isinstance(node, s.Var):
         return replace(node, name=names[node.name]) if node.name in names else node
+    if type(node) in LEAVES:
+        return node
     return rebuild(node, lambda part: rename(part, names))
 
 
