@@ -232,7 +232,9 @@ class Compiled:
 
 def parameters_in(statements: Sequence[s.Statement]) -> dict[str, bool]:
     """The parameters in statements, in order, and whether they are lists."""
-    nodes = chain.from_iterable(map(nodes_of, statements))
-    parts = chain.from_iterable(map(walk, nodes))
-    params = (part for part in parts if isinstance(part, s.Param | s.ListParam))
-    return {part.name: isinstance(part, s.ListParam) for part in params}
+    found = {}
+    for node in chain.from_iterable(map(nodes_of, statements)):
+        for part in walk(node):
+            if isinstance(part, s.Param | s.ListParam):
+                found[part.name] = isinstance(part, s.ListParam)
+    return found
