@@ -17,7 +17,7 @@ from gdatalog.engine.fixpoint import maintained
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.operators import incremental
 from gdatalog.engine.operators.again import Again
-from gdatalog.storage import parts
+from gdatalog.storage import history, parts
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
 
@@ -356,7 +356,7 @@ def test_old_rows_are_let_go_of(lying: None) -> None:
 
 
 def test_what_came_between_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LITTLE", 100)
+    monkeypatch.setattr(history, "LITTLE", 100)
     relation = Relation.from_rows(("x",), ("int",), [np.arange(100)], 100)
     version = relation.version
     for at in range(64):
