@@ -8,7 +8,7 @@ from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch, current_watch
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.catalog.parameters import GivenList
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.compiler.constants import SharedText

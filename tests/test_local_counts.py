@@ -22,10 +22,10 @@ from gdatalog.executors.lftj import add_local
 from gdatalog.plan.join_plan import RulePlan, Tally, Term
 from gdatalog.planner.rewrite import elimination
 from gdatalog.planner.rewrite.elimination import Elimination
-from gdatalog.printer import module, reuse
+from gdatalog.printer import cached_intersections, module
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.nest_state import KeptIntersection
-from gdatalog.storage.loop_tables import EdgeCounts
+from gdatalog.storage.count_tables import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests import orders
 from tests.interpreted import interpreted
@@ -362,13 +362,13 @@ KEEPING = [
 def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both ends of an edge have in common is found once; with little room, now and then."""
     kept: list[int] = []
-    find_kept = reuse.find_kept
+    find_kept = cached_intersections.find_kept
 
     def noted(nest: NestPrinter) -> dict[int, KeptIntersection]:
         kept.extend(find_kept(nest))
         return find_kept(nest)
 
-    monkeypatch.setattr(reuse, "AGAIN", 0)
+    monkeypatch.setattr(cached_intersections, "AGAIN", 0)
     monkeypatch.setattr(module, "find_kept", noted)
     monkeypatch.setattr(depth, "_printed", OrderedDict())
     if few:

@@ -31,7 +31,8 @@ from gdatalog.codegen.loop_language import CompileError, LoopError, Scalar
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.loop_language import Array, Function
+    from gdatalog.codegen.function_trees import Function
+    from gdatalog.codegen.loop_language import Array
     from gdatalog.codegen.machine import Tier
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -211,7 +212,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
-    from gdatalog.codegen.loop_language import printed
+    from gdatalog.codegen.function_trees import printed
 
     found, types = printed(source)
     return found, tuple(types.values())
@@ -219,8 +220,8 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., object], *given: str) -> Native:
     """A helper for arguments of these types, as a function that Python can call."""
-    from gdatalog.codegen.loop_language import helper as parsed
-    from gdatalog.codegen.loop_language import home
+    from gdatalog.codegen.function_trees import helper as parsed
+    from gdatalog.codegen.function_trees import home
 
     name = ".".join(("entry", home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
@@ -260,23 +261,23 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
-    from gdatalog.codegen import machine
+    from gdatalog.codegen import ir_modules, object_files
     from gdatalog.codegen.types import infer
 
-    ir, parts = machine.module_of(found, given)
-    code = machine.object_file(name, ir, tier)
-    addresses = machine.parts(parts)
+    ir, parts = ir_modules.module_of(found, given)
+    code = object_files.object_file(name, ir, tier)
+    addresses = object_files.parts(parts)
     result = infer(found, tuple(given)).result
     metadata = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
-    code_cache.keep(machine.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
+    code_cache.keep(object_files.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
     return _linked(name, code, metadata, addresses)
 
 
 def _kept(name: str) -> Native | None:
     """A function from the cache; None if any part of it is missing."""
-    from gdatalog.codegen import machine
+    from gdatalog.codegen import object_files
 
-    found = machine.read(name)
+    found = object_files.read(name)
     if found is None:
         return None
     with suppress(LoopError, KeyError):  # an undamaged file may have other contents

@@ -30,8 +30,9 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, SeenRows, brought
+from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.trie import Trie
 
 # Relations that replace others, by the plan that reads their tries.

@@ -35,8 +35,8 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
-from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 

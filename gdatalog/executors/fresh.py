@@ -26,7 +26,7 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
 

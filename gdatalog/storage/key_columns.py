@@ -16,14 +16,15 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
+from gdatalog.storage.column_arrays import is_borrowed
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn, is_borrowed
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import INT_MAX, TypeName
 

@@ -27,8 +27,8 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import RowTest, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.row_tests import COMPARE
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable

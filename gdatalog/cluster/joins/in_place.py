@@ -19,7 +19,7 @@ from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, too_sma
 from gdatalog.cluster.pool.calls import Call, TooLarge
 from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows.shuffle import columns_of, parts_of, place_of, size_of
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise

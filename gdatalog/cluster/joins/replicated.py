@@ -32,7 +32,7 @@ from gdatalog.cluster.rows.shuffle import (
 )
 from gdatalog.cluster.rows.texts import FewTexts, makes_texts, placed_texts, texts_for
 from gdatalog.cluster.workers.own_process import CallContext
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext, RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups

@@ -26,11 +26,12 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import data_files
-from gdatalog.storage.data_files import File, Footer, RowGroups
+from gdatalog.storage import file_sets, parquet_groups
+from gdatalog.storage.file_sets import File
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.load_options import LoadOptions, TypedColumns
+from gdatalog.storage.parquet_groups import Footer, RowGroups
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart
@@ -209,15 +210,16 @@ SHARE = 16  # what a worker reads at a time takes at most this fraction of its m
 
 def files_relation(asked: Loading, path: str) -> Relation | None:
     """The relation of the Parquet files at a path; None if the driver should read them."""
-    files = data_files.files_of(path) if data_files.is_set(path) else [File(path)]
-    if not all(file.path.lower().endswith(data_files.PARQUET) for file in files):
+    files = file_sets.files_of(path) if file_sets.is_set(path) else [File(path)]
+    if not all(file.path.lower().endswith(file_sets.PARQUET) for file in files):
         return None
     wanted = asked.wanted
     whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
     with ThreadPoolExecutor(8) as threads:
-        footers = list(threads.map(data_files.footer_of, whole))
+        footers = list(threads.map(parquet_groups.footer_of, whole))
     names = wanted.declared.columns if wanted.declared is not None else None
-    found = data_files.typed_by(footers, wanted.columns if wanted.columns is not None else names)
+    columns = names if wanted.columns is None else wanted.columns
+    found = parquet_groups.typed_by(footers, columns)
     rows = sum(rows for footer in footers for rows, _ in footer.groups)
     if wanted.declared is not None:
         typed = TypedColumns(wanted.declared.columns, wanted.declared.types)
@@ -241,7 +243,7 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     blocks = [
         FileSplit(groups, columns, typed)
         for footer in footers
-        for groups in data_files.groups_of(footer, ROWS, most)
+        for groups in parquet_groups.groups_of(footer, ROWS, most)
     ]
     return _files_relation(asked, blocks, typed)
 
@@ -322,7 +324,7 @@ class FileSplit:
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
         options = LoadOptions(names, declared=typed, what=path)
-        return table_of(data_files.raw_of_groups(self.groups, wanted), options)
+        return table_of(parquet_groups.raw_of_groups(self.groups, wanted), options)
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""

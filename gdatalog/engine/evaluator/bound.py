@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gdatalog.calls import Limits, accounted
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.counting import only_count

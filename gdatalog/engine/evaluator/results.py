@@ -12,7 +12,7 @@ from itertools import chain
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
-from gdatalog.storage.parts import Version
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 # A relation that a stratum reads: a lower one (False), or the data of one of its own (True).

@@ -13,7 +13,8 @@ import numpy as np
 from gdatalog.engine.fixpoint.row_sets import RowBitmap
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.keys import KeySpace, narrow, union
+from gdatalog.storage.key_space import KeySpace, union
+from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, spans_of
@@ -90,12 +91,12 @@ class MaintainedRelation:
 
     def finished(self) -> Relation:
         if self.came:
-            found = self.full().coming_from(self.known, self._new)
+            after = self.full().coming_from(self.known, self._new)
         else:
-            found = self.known.unchanged()
+            after = self.known.unchanged()
         if self._bitmap is not None:
-            _BITMAP.put(found.store, self._bitmap)
-        return found
+            _BITMAP.put(after.store, self._bitmap)
+        return after
 
 
 def rows_with(relation: Relation, column: int, values: Array) -> Columns | None:

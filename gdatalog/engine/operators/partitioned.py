@@ -44,7 +44,7 @@ from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.lftj import ListRoom
+from gdatalog.executors.partitioned import ListRoom
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef

@@ -13,7 +13,7 @@ from typing import Literal, TypeGuard
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.rows import RuleRows

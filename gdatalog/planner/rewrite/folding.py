@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gdatalog.cpu_ops.functions import Scope, evaluate, no_column, to_values
+from gdatalog.cpu_ops.expressions import Scope, evaluate, no_column, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
 from gdatalog.planner.check import Checked, CheckedRule
