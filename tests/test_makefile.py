@@ -84,6 +84,7 @@ def test_says_what_it_can_make(folder: Path) -> None:
         "demo-cluster",
         "test",
         "check-rest",
+        "drawn",
         "check",
         "replay",
         "coverage",
