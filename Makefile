@@ -5,8 +5,8 @@
 #     make demo-cluster  starts workers on this machine, asks them, kills one, and stops them
 #     make test          the tests, some minutes
 #     make check-rest    style, types, the slow tests and those of kernels
-#     make drawn         all drawn cases of all tests, for an hour or two
 #     make check         both
+#     make drawn         all drawn cases of all tests, for an hour or two
 #     make replay        which plans and loops of many programs differ from those of main
 #     make coverage      how much of the parser, planner, engine and storage the tests run
 #     make docs          builds the documentation, in site/
@@ -64,12 +64,12 @@ check-rest: $(VENV)/dev
 	  tests=$$?; \
 	  wait $$types && exit $$tests
 
-drawn: $(VENV)/dev
-	$(PYTEST) -m 'drawn and not gpu'
-
 check:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-rest
+
+drawn: $(VENV)/dev
+	$(PYTEST) -m 'drawn and not gpu'
 
 # Fails if any differs.
 replay: $(VENV)/dev
