@@ -92,15 +92,17 @@ UPWARDS = {
 ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
-        __init__ cells layout morsels shares buckets share_search bucket_store replicated in_place
-        partitioned
+        __init__ cells layout morsels shares buckets fragments share_search bucket_store collector
+        cluster_run replicated in_place partitioned
     """,
     "cluster/pool": "broadcast calls task_stage __init__",
     "cluster/recursion": """
         __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
         hash_partitions
     """,
-    "cluster/rows": "__init__ shuffle texts row_statistics row_keeper loading",
+    "cluster/rows": """
+        __init__ shuffle texts row_statistics row_keeper loading dask_frames parquet_files
+    """,
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
         __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers

@@ -30,9 +30,9 @@ from gdatalog.plan.join_plan import (
     TrieRef,
 )
 from gdatalog.records import dataclass
-from gdatalog.storage.degrees import COMPARE, mask
 from gdatalog.storage.keys import encode_value, narrow
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_tests import COMPARE, mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieName
 
