@@ -136,7 +136,7 @@ def test_a_worklist_that_is_kept_takes_first_rows_outside_its_ranges(worklists: 
         for x in (1, 5, 2, 1, 3, 6, 4, 5, 2):
             follows = {y for start in first[x] for y in range(start, 20) if 0 <= start < 20}
             assert {y for (y,) in asked(x=x).fetchall()} == follows | {*first[x]}
-        assert len(worklists) == 9
+        assert len(worklists) == 9 + 1  # the second call binds the query first
 
 
 def test_parameters_in_heads_decide_the_ranges_of_a_worklist() -> None:

@@ -182,18 +182,19 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     lookup = program.lookups.get(stratum.relations)
     if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
-    if any(_only_counted(evaluator, stratum, name) for name in names):
-        return None
     if lookup is None and _by_values(evaluator, names):
         return None if program.checked.lists else _bound_strata(evaluator, compiled)
+    if any(_only_counted(evaluator, stratum, name) for name in names):
+        return None
     relations = {read: evaluator.relation(read) for read in names}
     return BoundRules(compiled, stratum, relations, None, lookup)
 
 
 def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
-    needed = {*evaluator.known, *evaluator.needed([compiled.asked])}
-    lasting = [name for name in needed if not _by_values(evaluator, [name])]
-    known = {name: evaluator.relation(name) for name in sorted(lasting)}
+    evaluator.relation(compiled.asked)  # and what it needs; of some relations only counts
+    made = evaluator.known.keys() & evaluator.checked.schemas.keys()
+    known = {n: evaluator.known[n] for n in made if not _by_values(evaluator, [n])}
+    evaluator.known = known  # rows of this call are not kept
     return BoundStrata(compiled, compiled.asked, evaluator, known)
 
 
