@@ -47,7 +47,8 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     with ThreadPoolExecutor(8) as threads:
         footers = list(threads.map(parquet_groups.footer_of, whole))
     names = wanted.declared.columns if wanted.declared is not None else None
-    found = parquet_groups.typed_by(footers, wanted.columns if wanted.columns is not None else names)
+    columns = names if wanted.columns is None else wanted.columns
+    found = parquet_groups.typed_by(footers, columns)
     rows = sum(rows for footer in footers for rows, _ in footer.groups)
     if wanted.declared is not None:
         typed = TypedColumns(wanted.declared.columns, wanted.declared.types)
