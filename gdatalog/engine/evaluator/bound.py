@@ -96,7 +96,6 @@ class BoundRules:
         if not self.compiled.planned.plans.by_values(rules):
             self.plan = plan
 
-
     def _serves_any(self, lookup: IndexLookup) -> bool:
         """Whether a look-up serves other rows too: nothing that holds only for these was used."""
         (rule,), (ref,) = self.stratum.rules, lookup.plan.joins[0].tries
