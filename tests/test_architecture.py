@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from operator import le
 from pathlib import Path
 
 import pytest
@@ -164,6 +167,24 @@ def test_what_the_way_of_a_query_counts() -> None:
     assert len(counted.files) < len(counted.functions) < counted.calls > counted.modules
     assert counted.modules > counted.packages > counted.upwards.total() and counted.depth > 10
     assert not any(layers.allowed(*pair) for pair, number in counted.upwards.items() if number)
+
+
+# What a tiny query may pass, the first time: calls, changes of package, calls upwards, frames.
+LONGEST_WAY = {
+    "triangle": (3_450, 700, 70, 57),
+    "closure": (4_750, 1_220, 104, 58),
+    "negation": (3_480, 680, 83, 53),
+}
+
+
+def test_the_way_of_a_query_is_not_longer_than_it_was() -> None:
+    command = [sys.executable, "-m", "tests.way_of_a_query"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for line in told.splitlines()[1:]:
+        name, *figures = line.replace(",", "").split()
+        _, _, calls, _, packages, upwards, frames = map(int, figures)
+        found = calls, packages, upwards, frames
+        assert all(map(le, found, LONGEST_WAY[name])), (name, found)
 
 
 def test_the_rules_have_no_cycle() -> None:

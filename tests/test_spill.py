@@ -378,7 +378,7 @@ def test_loops_charge_the_blocks_that_they_hold(spilled: bool) -> None:
         return FULL if kept else DONE
 
     arrays = {"out": np.zeros(0, dtype=np.int32), "state": state, "control": control}
-    worker = FreshWorker(Bound(call, arrays), ["out"], [], state, control, ENDLESS)
+    worker = FreshWorker(Bound(call, arrays), ["out"], 4, [], state, control, ENDLESS)
     worker.account, worker.rows = account, Blocks(account)
     worker.begin()
     worker.run()

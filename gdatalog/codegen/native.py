@@ -21,6 +21,7 @@ from math import inf
 from queue import PriorityQueue
 from threading import Event, Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -97,11 +98,12 @@ class Bound:
     `function`: a `Native`, or any function that takes the arrays.
     """
 
-    __slots__ = ("_address", "_places", "_words", "arrays", "function")
+    __slots__ = ("_address", "_dropped", "_places", "_words", "arrays", "function")
 
     def __init__(self, function: Callable[..., int], arrays: Mapping[str, Array]) -> None:
         self.function = function
         self.arrays: dict[str, Array] = {}
+        self._dropped: dict[str, ref[Array]] = {}  # whose words are still there
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
@@ -112,14 +114,18 @@ class Bound:
         if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
-        function = self.function
+        dropped, function = self._dropped.pop(name, None), self.function
+        if dropped is not None and dropped() is value:
+            return
         if isinstance(function, Native):
             at, words = self._places[name], self._words
             words[at], words[at + 1] = function.words(value, function.given[at >> 1])
 
     def let_go(self, name: str) -> None:
         """Drops an argument, which must be set before the next call."""
-        self.arrays[name] = _DROPPED
+        if self.arrays[name] is not _DROPPED:
+            self._dropped[name] = ref(self.arrays[name])
+            self.arrays[name] = _DROPPED
 
     def __call__(self) -> int:
         if isinstance(self.function, Native):

@@ -77,7 +77,8 @@ class StratumRun:
         )
 
     def grows(self, name: str) -> bool:
-        return self.stratum.recursive and name in self.tables
+        # Tables are made when rows come.
+        return self.stratum.recursive and name in self.__dict__.get("tables", self.rules)
 
     @cached_property
     def name(self) -> str:

@@ -80,7 +80,11 @@ class Variant:
 
     def leave(self) -> None:
         """Ends an evaluation: nothing refers to its rows any more."""
-        self.lasting, self.tries, self.report = {}, [], None
+        for loops in self.loops.values():
+            loops.let_go(range(len(self.join.tries)))
+        self.lasting.clear()
+        self.tries.clear()
+        self.report = None
         del self.run
 
     def _begin(self) -> None:

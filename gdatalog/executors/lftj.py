@@ -9,7 +9,6 @@ another block.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from gdatalog.values import INT_MAX
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
     from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -396,58 +396,53 @@ class PartitionWorker(JoinWorker):
 
 @dataclass(slots=True)
 class PartitionCalls:
-    """A printed fixpoint with the workers that run it, which later runs over the same tries use
-    again."""
+    """The workers of a printed fixpoint, which later runs of it use again. `scratch`: arguments
+    whose length depends on the tries. Between runs nothing refers to rows or tries."""
 
     call: LoopCall
-    tries: Sequence[Trie]
     workers: list[PartitionWorker]
+    scratch: list[Argument]
 
     @staticmethod
-    def of(
-        function: Callable[..., int],
-        run: LoopRun,
-        rooms: Sequence[ListRoom],
-        beside: Mapping[str, Array],
-        threads: int,
-    ) -> PartitionCalls:
+    def of(call: LoopCall, run: LoopRun, rooms: Sequence[ListRoom], threads: int) -> PartitionCalls:
         """Those that an earlier run has kept, if they suit this one."""
         kept = run.kept.pop() if run.kept else None
-        if isinstance(kept, PartitionCalls) and kept._suit(run, rooms, threads):
-            kept._take(function, run, beside)
+        if isinstance(kept, PartitionCalls) and kept._take(call, rooms, threads):
             return kept
-        call = LoopCall.of(function, run.printed, run.tries, run.scope, beside)
         workers = []
         for _ in range(threads):
             state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
             state[3], state[5] = threads, run.printed.grain
             bound, scratch = call.bound(state, {})
             workers.append(PartitionWorker(bound, [], scratch, state, call.control, rooms=rooms))
-        return PartitionCalls(call, run.tries, workers)
+        own = ("own", "counts", *calls.SHARED)
+        of_tries = [each for each in run.printed.arguments if each.levels and each.kind not in own]
+        return PartitionCalls(call, workers, of_tries)
 
-    def _suit(self, run: LoopRun, rooms: Sequence[ListRoom], threads: int) -> bool:
-        same = self.call.printed is run.printed and len(self.workers) == threads
-        tries = all(map(is_, self.tries, run.tries))
-        return same and tries and all(worker.rooms == rooms for worker in self.workers)
-
-    def _take(
-        self, function: Callable[..., int], run: LoopRun, beside: Mapping[str, Array]
-    ) -> None:
-        self.call.control[:] = 0
-        given = {**run.printed.expressions.arguments(run.scope), **beside}
+    def _take(self, call: LoopCall, rooms: Sequence[ListRoom], threads: int) -> bool:
+        """Sets the arguments of another run; returns whether that is possible."""
+        same = self.call.printed is call.printed and len(self.workers) == threads
+        if not same or any(worker.rooms != rooms for worker in self.workers):
+            return False
+        self.call, given = call, {"control": call.control, **call.given}
         for worker in self.workers:
-            worker.call.function = function
-            for name in given.keys() & worker.call.arrays.keys():
+            arrays, worker.call.function = worker.call.arrays, call.function
+            worker.control = call.control
+            for name in given.keys() & arrays.keys():
                 worker.call.set(name, given[name])
-            if calls.COUNTS in worker.call.arrays:
-                worker.call.arrays[calls.COUNTS][:] = 0
+            for argument in self.scratch:
+                if len(arrays[argument.name]) < calls.scratch_length(argument, call.tries):
+                    worker.call.set(argument.name, calls.scratch_of(argument, call.tries))
+            if calls.COUNTS in arrays:
+                arrays[calls.COUNTS][:] = 0
+        return True
 
-    def let_go(self, beside: Mapping[str, Array]) -> None:
-        """Drops the rows of a run."""
+    def let_go(self) -> None:
         for worker in self.workers:
             worker.filled = []
-            for name in beside.keys() & worker.call.arrays.keys():
+            for name in self.call.given.keys() & worker.call.arrays.keys():
                 worker.call.let_go(name)
+        self.call = LoopCall(self.call.function, self.call.printed, (), {}, self.call.control)
 
 
 def run_partitioned(
@@ -463,7 +458,8 @@ def run_partitioned(
     beside = dict(run.beside)
     threads = max(1, min(run.settings.workers, len(beside["splits"])))  # a value is one thread's
     tally = beside.pop(calls.COUNTS, None)
-    made = PartitionCalls.of(function, run, rooms, beside, threads)
+    call = LoopCall.of(function, printed, run.tries, run.scope, beside)
+    made = PartitionCalls.of(call, run, rooms, threads)
     workers = made.workers
     alone = len(beside["splits"]) == 1 and sum(trie.total for trie in run.tries) <= HERE
     for worker in workers:
@@ -481,13 +477,13 @@ def run_partitioned(
         if alone and workers[0].step():
             _check(workers)
         else:
-            run_workers(workers, made.call.control, limits)
+            run_workers(workers, call.control, limits)
     if tally is not None:
         tally[:] = tallied(printed, [worker.call.arrays for worker in workers])
     found = [
         [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
     ]
     if run.kept is not None:
-        made.let_go(beside)
+        made.let_go()
         run.kept.append(made)
     return found

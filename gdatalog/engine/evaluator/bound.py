@@ -137,8 +137,8 @@ class BoundPart:
 
 @dataclass(slots=True, eq=False)
 class BoundStrata:
-    """A query that reads relations whose rows its parameters decide. `evaluator`: the one that
-    bound it; `known`: the relations that do not depend on parameters."""
+    """A query that reads relations whose rows its parameters decide. `evaluator`: of the call that
+    bound it. `known`: the relations that do not depend on parameters."""
 
     compiled: Compiled
     name: str
@@ -183,19 +183,17 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         return None
     if any(_only_counted(evaluator, stratum, name) for name in names):
         return None
+    if lookup is None and _by_values(evaluator, names):
+        return None if program.checked.lists else _bound_strata(evaluator, compiled)
     relations = {read: evaluator.relation(read) for read in names}
-    if lookup is not None or not _by_values(evaluator, names):
-        return BoundRules(compiled, stratum, relations, None, lookup)
-    if program.checked.lists:
-        return None
-    evaluator.relation(name)
-    known = {own: each for own, each in evaluator.known.items() if not _by_values(evaluator, [own])}
-    known.pop(name, None)
-    made = Evaluator(
-        context, program, evaluator.stored, evaluator.facts, evaluator.results, evaluator.keep,
-        evaluator.asked, known=known,
-    )  # fmt: skip
-    return BoundStrata(compiled, name, made, known)
+    return BoundRules(compiled, stratum, relations, None, lookup)
+
+
+def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
+    needed = {*evaluator.known, *evaluator.needed([compiled.asked])}
+    lasting = [name for name in needed if not _by_values(evaluator, [name])]
+    known = {name: evaluator.relation(name) for name in sorted(lasting)}
+    return BoundStrata(compiled, compiled.asked, evaluator, known)
 
 
 def _only_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:

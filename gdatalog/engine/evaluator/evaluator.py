@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -33,9 +32,10 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.engine.stratum_planner import plan_stratum, run
+from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
@@ -44,12 +44,13 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that serves all values of parameters, made for these numbers of rows. `ready`: what
-    its operators have prepared, for its next runs."""
+    """A plan that serves values of parameters with a selectivity like those that were `looked` at,
+    made for these numbers of rows. `ready`: what its operators have prepared, for its next runs."""
 
     plan: StratumPlan
     rows: Sequence[int]
-    ready: list[Any] = field(default_factory=list)
+    looked: Sequence[Looked]
+    ready: list[PreparedPlan] = field(default_factory=list)
 
     def suits(self, rows: Sequence[int]) -> bool:
         """Whether a stratum that reads so many rows may run by this plan."""
@@ -377,13 +378,14 @@ class Evaluator:
             return plan_stratum(stratum, inputs), inputs
         rows = [self.known[name].at_most for name in self.program.reads(stratum)]
         rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
-        kept = self.kept_plans.get(stratum.relations)
-        if kept is not None and kept.suits(rows):
+        kept, plans = self.kept_plans.get(stratum.relations), self.program.plans
+        values = self.context.scope.params
+        if kept and kept.suits(rows) and plans.alike(kept.looked, self.relation, values):
             return kept.plan, inputs
         plan = plan_stratum(stratum, inputs)
-        scans = any(join.scan for _, rule in plan.rules for join in rule.joins)
-        if not scans and not self.program.plans.by_values([rule for _, rule in plan.rules]):
-            self.kept_plans[stratum.relations] = KeptPlan(plan, rows)
+        rules = [rule for _, rule in plan.rules]
+        if not any(join.scan for rule in rules for join in rule.joins):
+            self.kept_plans[stratum.relations] = KeptPlan(plan, rows, plans.looked_at(rules))
         return plan, inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
@@ -391,7 +393,8 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        ready = self._ready.pop(stratum.relations, None)
+        plan, inputs = ready or self.planned(stratum)
         kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
         relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)

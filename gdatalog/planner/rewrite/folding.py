@@ -23,7 +23,7 @@ from gdatalog.values import TypeName, Value
 
 def folded(checked: Checked) -> Checked:
     """The program with constant expressions replaced by their values."""
-    strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
+    strata = tuple([replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata])
     return replace(checked, strata=strata)
 
 
