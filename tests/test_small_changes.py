@@ -206,8 +206,8 @@ def test_drawn_changes(rules: str, start: list[tuple[int, int]], changes: list[C
         tune(patch, part_asked=3, whole_view_asked=2, scanned_from=2, index_scans=1)
         data = {"E": {*start}, "F": {*start[::2]}}
         with gd.connect(device="cpu") as db:
-            for name, rows in data.items():
-                db[name] = [*rows]
+            for name, there in data.items():
+                db[name] = [*there]
             db.run(rules)
             asked = [db.prepare(text) for text in ASKS]
             inserters = {name: db.inserter(name) for name in data}

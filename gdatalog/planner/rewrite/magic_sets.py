@@ -137,8 +137,9 @@ def _completed(attempt: Attempt, only_first: bool) -> bool:
         return True
     # views above that read only these: a whole chain is found at once
     for stratum in reversed(passed):
-        for name in stratum.relations:
-            if () in attempt.asks[name] and not any(map(attempt.derived, read_by(stratum.rules))):
+        alone = not any(map(attempt.derived, read_by(stratum.rules)))
+        for name in stratum.relations if alone else ():
+            if () in attempt.asks.get(name, ()):
                 full.setdefault(name, "")
     return False
 
