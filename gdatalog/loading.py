@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from gdatalog.calls import Limits, accounted
-from gdatalog.cancellation import OBJECT, Watch, cancellable
+from gdatalog.cancellation import OBJECT, Watch, cancellable, current_watch
 from gdatalog.engine.context import Cluster, Wanted
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
@@ -88,6 +88,7 @@ class Loader:
         elsewhere = self.device is not CPU or self.cluster is not None
         if declared is None or elsewhere or options.mends or options.row_id or options.columns:
             return None
+        current_watch().poll()
         found = relation_of_few(data, declared.columns, declared.types, self.symbols)
         if found is not None and options.findings is not None:
             options.findings.count(len(data), found.length)

@@ -35,8 +35,8 @@ from gdatalog.cpu_ops.intersection import (
 from gdatalog.cpu_ops.packed_runs import holds, merged, narrowed, packing
 from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
-from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.storage.row_ops import DeviceOps as _DeviceOps
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
 from gdatalog.storage.sorting import merge_rows, sort_rows
 
-on_device: DeviceOps | None = None
+on_device: _DeviceOps | None = None

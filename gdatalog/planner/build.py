@@ -253,7 +253,7 @@ class ConjunctionBuilder:
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
-        if joined is None and name is not None and not self._begun():
+        if name is not None and not self._begun():
             joined = name  # constants connect nothing
         if joined is not None:
             self._join(joined)
