@@ -17,7 +17,7 @@ from gdatalog.engine.operators import incremental
 from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.storage import parts, relation
 from gdatalog.storage.key_columns import CONVERTED_ALONE
-from gdatalog.storage.row_store import SEARCHED_ALONE, places_in
+from gdatalog.storage.membership import SEARCHED_ALONE, places_in
 from tests.test_maintenance import as_if_many
 from tests.tuned import tune
 
