@@ -199,7 +199,7 @@ def test_progress_grows_with_the_cells_that_are_done(
     ended = BucketCells.ended
 
     def noted(self: BucketCells, *args: Any) -> Any:
-        work = self.limits.watch.innermost
+        work = self.calls.limits.watch.innermost
         assert work.total
         shares.append(work.done / work.total)
         return ended(self, *args)

@@ -446,7 +446,7 @@ def test_lists_are_kept_by_edges(
     found = []
     for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
-            db["E"] = skewed(40)
+            db["E"] = skewed(20)
             if at is not None:
                 onto(db, at)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
