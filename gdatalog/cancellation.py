@@ -1,6 +1,6 @@
 """Progress, cancellation and deadlines of calls.
 
-Each database has one `Watch`. Long work reports to it:
+Each thread that calls a database has a `Watch`. Long work reports to it:
 
     with watch.work("loading", "E from e.csv", total=size, unit="bytes") as work:
         for block in blocks:
@@ -217,7 +217,7 @@ def _has_ended(frame: FrameType) -> bool:
 
 
 class Watch:
-    """Observes and stops calls, one at a time. A watch with `above` belongs to a thread that works
+    """Observes and stops the calls of a thread. A watch with `above` belongs to a thread that works
     aside for a call; the call's own watch reads its progress."""
 
     def __init__(self, above: Watch | None = None) -> None:
@@ -237,7 +237,7 @@ class Watch:
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
         self._until = inf  # deadline, by the clock
-        self._allowed = inf  # time limit in seconds
+        self.allowed = inf  # time limit in seconds
 
     # ------------------------------------------------------------------------- who calls
 
@@ -280,15 +280,19 @@ class Watch:
             raise late
 
     @contextmanager
-    def limited(self, until: float, seconds: float) -> Iterator[None]:
-        """Within this context, the call stops this many seconds after it began."""
-        before = self._until, self._allowed
-        if until < self._until:
-            self._until, self._allowed = until, seconds
+    def limited(self, until: float | None, seconds: float | None) -> Iterator[None]:
+        """Within this context, the call stops this many seconds after it began, if given."""
+        before = self._until, self.allowed
+        if until is not None and seconds is not None and until < self._until:
+            self._until, self.allowed = until, seconds
         try:
             yield
         finally:
-            self._until, self._allowed = before
+            self._until, self.allowed = before
+
+    def is_late(self) -> bool:
+        """Whether the call has reached its time limit."""
+        return self._until < inf and self.clock() >= self._until
 
     @contextmanager
     def reporting(self, on_progress: OnProgress | None) -> Iterator[None]:
@@ -383,8 +387,8 @@ class Watch:
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
-        if self._until < inf and self.clock() >= self._until:
-            raise out_of_time(self._allowed, self.stopped())
+        if self.is_late():
+            raise out_of_time(self.allowed, self.stopped())
         if self._listener is not None and perf_counter() - self._reported >= EVERY:
             self._tell(self._listener)
 

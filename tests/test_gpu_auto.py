@@ -43,8 +43,8 @@ def auto(opened: list[Gpu], **thresholds: float) -> gd.Database:
         return OpenDevice(gpu, "for a test", gpu.driver.use)
 
     db = gd.connect(device="cpu")
-    db.workspace.later = later = LaterGpu(opening, db._lock.enter)
-    db._lock._use = later.use
+    db.workspace.later = later = LaterGpu(opening, db._turns.enter)
+    db._turns._use = later.use
     db.workspace.tune(**thresholds)
     return db
 

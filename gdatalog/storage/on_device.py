@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
-from functools import cached_property
 from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gdatalog.account import spending
+from gdatalog.records import cached_property
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.rows import Columns, RowPacking, Span, in_sorted
 from gdatalog.storage.table import Array

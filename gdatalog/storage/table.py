@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.places import DataPlace
 from gdatalog.values import INT_MAX, TypeName

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cached_property
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -33,7 +32,7 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.settings import Thresholds
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought

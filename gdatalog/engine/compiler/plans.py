@@ -78,8 +78,9 @@ class Plans:
         if made == before:
             made = before
         for rule in () if before is None or made is before else before.stratum.rules:
-            for key in [key for key in self._found if key[0] == id(rule)]:
-                del self._found[key]
+            for key in list(self._found):
+                if key[0] == id(rule):
+                    self._found.pop(key, None)
         self._parted[id(stratum), way] = stratum, made_of, made
         return made
 
@@ -111,7 +112,7 @@ class Plans:
 
     def by_values(self, plans: Collection[RulePlan]) -> bool:
         """Whether values of parameters decided one of these plans."""
-        every = (plan for _, found in self._found.values() for plan in found)
+        every = (plan for _, found in list(self._found.values()) for plan in found)
         decided = {id(plan) for plan, _, looked in every if looked}
         return any(id(plan) in decided for plan in plans)
 

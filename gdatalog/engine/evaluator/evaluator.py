@@ -8,13 +8,14 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import chain
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
@@ -38,6 +39,7 @@ from gdatalog.parser.syntax import Param
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
@@ -64,7 +66,7 @@ class Evaluator:
     program: PlannedProgram
     stored: Mapping[str, Relation]
     facts: Callable[[str], FactList]  # the facts of a relation
-    results: Results = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
     asked: Collection[str] = ()  # the relations that will be requested
     # Frees a relation that is not read again; None if later calls may read it.
@@ -72,6 +74,7 @@ class Evaluator:
     known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
     # The plans of strata that calls with other parameters share; None: each call plans.
     kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
+    number: int = 0  # of the catalog
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
@@ -174,13 +177,34 @@ class Evaluator:
         if stratum.relations in counting:
             self.known.update(self._of_counts(counting[stratum.relations]))
             return
-        found = self._recall(stratum) or self._follow(stratum)
-        found = found or self._counted(stratum, upcoming, asked, counting)
-        if not found:
-            self._plan_ahead(upcoming)
-        self.known.update(found or self._run(stratum))
+        found = self._recall(stratum)
+        if found is None and self._is_kept(stratum.relations):
+            versions = versions_of(self._below(stratum))
+            with self._claimed(stratum.relations, self._made_of(stratum), versions) as claim:
+                found = claim.found or self._recall(stratum)
+                if found is None:
+                    found = self._made(stratum, upcoming, asked, counting)
+                    if found.keys() == set(stratum.relations):  # not only counts
+                        claim.found = found
+        self.known.update(found or self._made(stratum, upcoming, asked, counting))
         if self.let_go is not None:
             self._let_go(stratum, self.let_go)
+
+    def _made(
+        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
+    ) -> Relations:
+        """The relations of a stratum that has no valid result."""
+        found = self._follow(stratum) or self._counted(stratum, upcoming, asked, counting)
+        if not found:
+            self._plan_ahead(upcoming)
+        return found or self._run(stratum)
+
+    def _claimed(
+        self, names: tuple[str, ...], made_of: MadeOf, versions: Mapping[Read, Version]
+    ) -> AbstractContextManager[Claim[Relations]]:
+        """A context in which this thread evaluates relations, or gets those that another thread has
+        evaluated meanwhile."""
+        return self.results.running.on((names, versions, made_of), self.context.limits.poll)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -236,10 +260,17 @@ class Evaluator:
             return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
-        found = self.results.get((name,))
+        with self._claimed((name,), made_of, versions_of(below)) as claim:
+            if claim.found is None:
+                claim.found = {name: self._given_anew(name, made_of, below)}
+            return claim.found[name]
+
+    def _given_anew(self, name: str, made_of: MadeOf, below: Mapping[Read, Relation]) -> Relation:
+        """The same, unless there is a valid result."""
+        found, (schema,), (facts,) = self.results.get((name,)), made_of.schemas, made_of.facts
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        thresholds = self.context.thresholds
+        stored, thresholds = self.stored.get(name), self.context.thresholds
         news = None if found is None else news_since(found, made_of, below, thresholds)
         if not facts and stored is not None:
             relation = stored.renamed(schema.columns)
@@ -254,9 +285,18 @@ class Evaluator:
             if stored is not None:
                 relation = union([relation, stored])
         if not facts or self.keep([name]):
-            versions = {read: held.version for read, held in below.items()}
-            self.results[(name,)] = StratumResult(made_of, versions, {name: relation})
+            self._keep_result((name,), made_of, below, {name: relation})
         return relation
+
+    def _keep_result(
+        self,
+        names: tuple[str, ...],
+        made_of: MadeOf,
+        below: Mapping[Read, Relation],
+        relations: Relations,
+    ) -> None:
+        result = StratumResult(made_of, versions_of(below), relations, self.number)
+        self.results.keep(names, result)
 
     # ---------------------------------------------------------------------------------- strata
 
@@ -287,11 +327,13 @@ class Evaluator:
         return found.relations
 
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
-        if self.let_go is None and self.keep(stratum.relations):
-            versions = {read: held.version for read, held in self._below(stratum).items()}
-            self.results[tuple(name + what for name in stratum.relations)] = StratumResult(
-                self._made_of(stratum), versions, relations
-            )
+        if self._is_kept(stratum.relations):
+            names = tuple(name + what for name in stratum.relations)
+            self._keep_result(names, self._made_of(stratum), self._below(stratum), relations)
+
+    def _is_kept(self, names: Collection[str]) -> bool:
+        """Whether the result of a stratum is kept for other calls."""
+        return self.let_go is None and self.keep(names)
 
     def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
@@ -439,6 +481,10 @@ class Evaluator:
         types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
+
+
+def versions_of(below: Mapping[Read, Relation]) -> dict[Read, Version]:
+    return {read: relation.version for read, relation in below.items()}
 
 
 def lies_away(relation: Relation) -> bool:

@@ -12,7 +12,6 @@ each combination of one part per relation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -41,7 +40,7 @@ from gdatalog.plan.join_plan import Branch, Guard, RulePlan, Step, TrieRef, Vers
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.table import Array

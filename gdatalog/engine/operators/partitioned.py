@@ -8,7 +8,6 @@ partitioned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,7 @@ from gdatalog.plan.join_plan import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
