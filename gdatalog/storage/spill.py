@@ -154,7 +154,7 @@ class Spill:
                     raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
                 self._most = self.limit
             most, used = self._most or 0, self._used + written
-            if used > min(most, *self._growing):
+            if used > min([most, *self._growing]):
                 raise self._exceeded(most)
             self._used = used
             self.written += written
