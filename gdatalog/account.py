@@ -207,7 +207,9 @@ class Account:
 
     def _check(self) -> None:
         with self._lock:
-            total, others = self.total, self.others
+            total, running = self.total, () if self.beside is None else self.beside.running
+            most = total + sum(account.total for account in running if account is not self)
+            others = 0 if self.memory is None or most <= self.memory else self.others
             if self.memory is None or total + others <= self.memory:
                 self.peak = max(self.peak, total)
                 self.high = max(self.high, total)

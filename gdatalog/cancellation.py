@@ -242,11 +242,19 @@ class Watch:
     # ------------------------------------------------------------------------- who calls
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Within this context, this thread works for a call."""
-        before = getattr(_here, "watch", None)
+    def call(
+        self, on_progress: OnProgress | None = None, seconds: float | None = None
+    ) -> Iterator[None]:
+        """Within this context, this thread works for a call, which stops after so many seconds and
+        reports its progress; None: as the enclosing call."""
+        before, above = getattr(_here, "watch", None), (self._listener, self._until, self.allowed)
+        if on_progress is not None:
+            self._listener = on_progress
+        if seconds is not None and (until := self.clock() + seconds) < self._until:
+            self._until, self.allowed = until, seconds
         if not self.calls:
-            self.stop.clear()
+            if self.stop.is_set():
+                self.stop.clear()
             self.by_key = False
             self.works.clear()
             self._began = self._reported = perf_counter()
@@ -272,6 +280,7 @@ class Watch:
         finally:
             self.calls -= 1
             _here.watch = before
+            self._listener, self._until, self.allowed = above
         if not self.calls and self.by_key and self.stop.is_set():
             # The call ended before it polled: raise now, so that later statements do not run.
             self.stop.clear()
@@ -279,31 +288,9 @@ class Watch:
             late.add_note(TOO_LATE)
             raise late
 
-    @contextmanager
-    def limited(self, until: float | None, seconds: float | None) -> Iterator[None]:
-        """Within this context, the call stops this many seconds after it began, if given."""
-        before = self._until, self.allowed
-        if until is not None and seconds is not None and until < self._until:
-            self._until, self.allowed = until, seconds
-        try:
-            yield
-        finally:
-            self._until, self.allowed = before
-
     def is_late(self) -> bool:
         """Whether the call has reached its time limit."""
         return self._until < inf and self.clock() >= self._until
-
-    @contextmanager
-    def reporting(self, on_progress: OnProgress | None) -> Iterator[None]:
-        """Within this context, `on_progress` is called with the call's progress, if given."""
-        before = self._listener
-        if on_progress is not None:
-            self._listener = on_progress
-        try:
-            yield
-        finally:
-            self._listener = before
 
     @property
     def seconds(self) -> float | None:

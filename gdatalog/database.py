@@ -174,7 +174,7 @@ class Database(DataCalls, PatternQueries):
         workspace = self.workspace  # imports do not count as time of the call
         seconds = workspace.settings.timeout if seconds is None else seconds
         turns, here = self._turns, self._turns.here
-        with turns.call(seconds) as watch, watch.reporting(on_progress):
+        with turns.call(on_progress, seconds) as watch:
             before = here.session
             alone = writes or workspace.one_at_a_time
             with turns.turn() if alone else nullcontext():

@@ -18,6 +18,7 @@ from weakref import WeakSet
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.claims import give_up
 from gdatalog.errors import UsageError
+from gdatalog.progress import OnProgress
 
 _every: WeakSet[Turns] = WeakSet()
 
@@ -70,9 +71,10 @@ class Turns:
         return found
 
     @contextmanager
-    def call(self, seconds: float | None = None) -> Iterator[Watch]:
-        """Within this context, the thread is in a call, which may take so many seconds; None: no
-        limit, or that of the enclosing call."""
+    def call(
+        self, on_progress: OnProgress | None = None, seconds: float | None = None
+    ) -> Iterator[Watch]:
+        """Within this context, the thread is in a call (`Watch.call`)."""
         if self._lost:
             raise UsageError(
                 "another thread was using this database when the process forked",
@@ -80,10 +82,9 @@ class Turns:
                 'multiprocessing.get_context("spawn")',
             )
         watch, here = self.watch, self.here
-        until = None if seconds is None else watch.clock() + seconds
         nested = watch.calls
         try:
-            with watch.call(), watch.limited(until, seconds):
+            with watch.call(on_progress, seconds):
                 if not nested:
                     self._running[get_ident()] = watch
                 yield watch

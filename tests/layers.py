@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
     "claims": {"cancellation"},
-    "turns": {"cancellation", "claims", "errors"},
+    "turns": {"cancellation", "claims", "errors", "progress"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,

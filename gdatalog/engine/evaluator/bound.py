@@ -46,39 +46,40 @@ class BoundRules:
         return self.compiled.checked.schemas[self.stratum.relations[0]]
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        found = self._looked_up(context.scope, context.limits, limit)
+        if found is not None:
+            context.metrics.devices.append(CPU.name)
+            return found
         with accounted(context.limits, CPU.name):
-            found = self.looked_up(context.scope, context.limits, limit)
-            if found is not None:
-                context.metrics.devices.append(CPU.name)
-                return found
             checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
                 plans, {name: [] for name in self.stratum.relations}, limit,
             )  # fmt: skip
-            if self.plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
-                self.plan = None
-            plan = self.plan if limit is None else None
+            plan = self.plan
+            if plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
+                plan = self.plan = None
+            plan = plan if limit is None else None
             if plan is None:
                 plan = plan_stratum(self.stratum, inputs)
                 if self.plan is None:
                     self._keep(plan)
             return run(plan, inputs)[self.stratum.relations[0]]
 
-    def looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
-        """The answer, if it is a look-up by an index that is there: it changes nothing, so any
-        thread may make it."""
-        if self.lookup is None:
+    def _looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
+        """The answer, if it is a look-up by an index that is there."""
+        lookup = self.lookup
+        if lookup is None:
             return None
-        (ref,) = self.lookup.plan.joins[0].tries
+        (ref,) = lookup.plan.joins[0].tries
         trie = self.relations[ref.relation].asked.get(asked_as(ref))
         if trie is None:
             return None
-        found = self.lookup.rows(trie, scope, limits, limit)
+        found = lookup.rows(trie, scope, limits, limit)
         if found is None:
             return None
         (rows, count), schema = found, self.schema
-        if self.lookup.in_order:
+        if lookup.in_order:
             return Relation(schema.columns, schema.types, rows, count)
         return Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
 
