@@ -142,10 +142,14 @@ def _bound(
     before, settings, key = session.catalog.bound, session.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        if len(before) >= MOST_QUERIES:
-            before.clear()
-        before[key] = AskedQuery(program, settings)
-        return None
+        known = session.catalog.asked
+        for kept in (before, known):
+            if len(kept) >= MOST_QUERIES:
+                kept.clear()
+        asked = before[key] = AskedQuery(program, settings)
+        if key not in known:
+            known.add(key)
+            return None
     if not asked.tried:
         asked.tried = True
         execution = session.execution(program, params=params)

@@ -86,7 +86,8 @@ class LoopRun:
 
     `label` names the loops in messages. `beside`: device arrays that belong neither to tries nor to
     the plan, by argument name. `rows`: the expected work in rows. `shared`: how several devices
-    share the run; without it the first one runs it.
+    share the run; without it the first one runs it. `kept`: what the executor keeps for other runs
+    of the same loops.
     """
 
     printed: PrintedPlan
@@ -98,6 +99,7 @@ class LoopRun:
     beside: Mapping[str, Array]
     rows: float
     shared: Shared | None = None
+    kept: list[Any] | None = None
 
 
 def _dense(trie: Trie) -> tuple[int, Array]:

@@ -10,13 +10,12 @@ from gdatalog.account import Accounts
 from gdatalog.calls import Limits, accounted
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.engine.context import Cluster, Wanted
-from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.facts.files import Files, all_readable
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.key_columns import relation_of_tables, tables_of
+from gdatalog.storage.key_columns import relation_of_few, relation_of_tables, tables_of
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
@@ -45,6 +44,9 @@ class Loader:
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation:
         """Converts data to a relation, by its declaration if there is one."""
+        few = self._few(data, options, declared)
+        if few is not None:
+            return few
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         if path is not None:
             all_readable(path, self.files)
@@ -58,7 +60,7 @@ class Loader:
             return found
         gpu = None if self.later is None else self.later.for_data(data, self.gpu_bytes)
         device = gpu or self.device
-        there = device_ops(device.ops)
+        there = device.ops.on_device
 
         def made() -> Relation:
             xp = None if there is None else there.xp
@@ -83,6 +85,16 @@ class Loader:
         if not relation.store.on_host:
             device.hold(relation)
         return relation
+
+    def _few(self, data: Any, options: LoadOptions, declared: Schema | None) -> Relation | None:
+        """The relation of a few plain rows that stay here, or None."""
+        elsewhere = self.device is not CPU or self.cluster is not None
+        if declared is None or elsewhere or options.mends or options.row_id or options.columns:
+            return None
+        found = relation_of_few(data, declared.columns, declared.types, self.symbols)
+        if found is not None and options.findings is not None:
+            options.findings.count(len(data), found.length)
+        return found
 
     def _afar(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None

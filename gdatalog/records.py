@@ -16,7 +16,6 @@ wait for each other. In Python 3.11 they do, for all objects of a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -92,7 +91,7 @@ def _dataclass(
     made: list[type[Any]] = []  # will hold the class
     for name, make in _LATE:
         if name not in own:
-            new[name] = _Late((name, make, made)) if make is not _init else _FirstInits(made)
+            new[name] = _Late((name, make, made)) if make is not _init else _first_inits(made)
     if not eq:
         new.pop("__eq__", None)
     elif own.get("__hash__") is None:
@@ -192,33 +191,28 @@ def _standard(cls: type[Any]) -> Any:
 # ---------------------------------------------------------------------------------- methods
 
 
-class _FirstInits:
+def _first_inits(made: list[type[Any]]) -> Callable[..., None]:
     """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
     method takes as long as a hundred calls. After `UNCOMPILED_CALLS` the compiled method replaces
     it."""
+    calls = 0
+    # Which names are parameters, by the order of the fields; defaults and their makers.
+    parts: tuple[tuple[str, bool, Any, Any], ...] = ()
 
-    __slots__ = ("_calls", "_made", "_parts")
-
-    def __init__(self, made: list[type[Any]]) -> None:
-        self._made = made
-        self._calls = 0
-        # Which names are parameters, by the order of the fields; defaults and their makers.
-        self._parts: tuple[tuple[str, bool, Any, Any], ...] = ()
-
-    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        self._calls += 1
-        if instance is None or self._calls > UNCOMPILED_CALLS:
-            return _Late(("__init__", _init, self._made)).__get__(instance, owner)
-        if not self._parts:
-            fields = getattr(self._made[0], _FIELDS).values()
-            self._parts = tuple((f.name, f.init, f.default, f.default_factory) for f in fields)
-        return partial(self._fill, instance)
-
-    def _fill(self, record: Any, /, *args: Any, **named: Any) -> None:
-        (cls,) = self._made
+    def __init__(record: Any, /, *args: Any, **named: Any) -> None:
+        nonlocal calls, parts
+        (cls,) = made
+        calls += 1
+        if calls == 1:
+            fields = getattr(cls, _FIELDS).values()
+            parts = tuple([(f.name, f.init, f.default, f.default_factory) for f in fields])
+        elif calls > UNCOMPILED_CALLS:
+            compiled = cls.__init__ = _init(cls)
+            compiled(record, *args, **named)  # a class derived from it has its own
+            return
         store = object.__setattr__ if vars(cls)[_KIND][0] else setattr
         at, rest = 0, dict(named)
-        for name, given, value, make in self._parts:
+        for name, given, value, make in parts:
             if given and at < len(args):
                 value, at = args[at], at + 1
             elif given and name in rest:
@@ -235,6 +229,27 @@ class _FirstInits:
                     record.__post_init__()
                 return
         _init(cls)(record, *args, **named)  # raises the error that Python gives
+
+    __init__.__wrapped__ = _Signed(made)  # type: ignore[attr-defined]  # as of functools.wraps
+    return __init__
+
+
+class _Signed:
+    """What `inspect.signature` shows of an `__init__` that is not compiled yet."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: list[type[Any]]) -> None:
+        self._made = made
+
+    def __call__(self) -> None:
+        """It has a signature, as functions have."""
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import signature
+
+        return signature(_init(*self._made))
 
 
 def _init(cls: type[Any]) -> Any:
@@ -267,6 +282,7 @@ def _init(cls: type[Any]) -> Any:
     method = found["__init__"]
     method.__annotations__ = {f.name: f.type for f in getattr(cls, _FIELDS).values() if f.init}
     method.__annotations__["return"] = None
+    method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     return method
 
 
@@ -276,18 +292,18 @@ def _repr(cls: type[Any]) -> Any:
     names = [field.name for field in getattr(cls, _FIELDS).values() if field.repr]
 
     def __repr__(self: Any) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({shown})"
+        shown = []
+        for name in names:
+            shown.append(f"{name}={getattr(self, name)!r}")
+        return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
     return recursive_repr()(__repr__)
 
 
 def _compared(cls: type[Any]) -> Callable[[Any], Any]:
-    """Returns the compared fields of a record as a tuple."""
+    """Returns the compared field of a record, or all of them as a tuple."""
     names = [field.name for field in getattr(cls, _FIELDS).values() if field.compare]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda record: tuple(getattr(record, name) for name in names)
+    return attrgetter(*names) if names else lambda record: ()
 
 
 def _eq(cls: type[Any]) -> Any:

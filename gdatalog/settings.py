@@ -49,7 +49,7 @@ class Thresholds:
     overrun: float = 10  # breadth-first stops at this multiple of the rows from which loops pay
     overrun_counted: int = 50_000  # shorter breadth-first runs do not count towards that
     scanned_from: int = 1 << 14  # a rule of one atom scans larger relations, without an index
-    index_scans: int = 32  # scans of a column before it gets an index
+    index_scans: int = 32  # scans of columns before they get an index
     narrowed_from: int = 100_000  # larger relations are filtered by a join before they are indexed
     narrowed_share: float = 0.5  # greatest share of a relation's rows that a filter may leave
     looked_up_share: int = 16  # rows per value sought, up to which a scan replaces a missing index

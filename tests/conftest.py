@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from gdatalog.engine import rule_plans
 from tests import on_gpu
+from tests.cases import cases
 from tests.clusters import Workers, workers
 
 # Files whose tests take long for what they notice: `make check-rest` runs them, as the slow ones.
@@ -121,7 +122,8 @@ def _seeded() -> bool:
 
 def _draw_the_same() -> None:
     """The same cases in each run, unless GDATALOG_SEED is "random"; and none has a deadline."""
-    settings.register_profile("gdatalog", derandomize=_seeded(), deadline=None)
+    few = cases(100)  # where a test does not say how many
+    settings.register_profile("gdatalog", derandomize=_seeded(), deadline=None, max_examples=few)
     settings.load_profile("gdatalog")
 
 
@@ -168,7 +170,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """From now on garbage collection leaves out what collecting the tests has made."""
+    _freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and nextitem.path != item.path:
+        _freeze()
+
+
+def _freeze() -> None:
+    """From now on garbage collection, which each error of a query asks for, leaves out what there
+    is: tests, and what caches hold."""
     gc.collect()
     gc.freeze()
 

@@ -101,7 +101,10 @@ ORDER = {
         partitioned
     """,
     "cluster/pool": "broadcast calls task_stage __init__",
-    "cluster/recursion": "__init__ routes key_ranges hash_partition checkpoints hash_partitions",
+    "cluster/recursion": """
+        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
+        hash_partitions
+    """,
     "cluster/rows": "__init__ shuffle texts row_statistics row_keeper loading",
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
@@ -109,10 +112,10 @@ ORDER = {
         llvm_statements machine native
     """,
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
-    "cpu_ops": "arrays best_values texts functions intersection __init__",
+    "cpu_ops": "arrays best_values texts functions intersection byte_marks __init__",
     "engine": """
         __init__ nvidia
-        exact_counts derived metrics planned_rules plan_files rule_plans
+        exact_counts derived row_codes metrics planned_rules plan_files rule_plans
         recent catalog facts compiler
         device devices context
         host_tries pages parallel semi_joins
@@ -125,7 +128,7 @@ ORDER = {
         recursion_planner stratum_planner counting
         evaluator untrusted execution
     """,
-    "engine/fixpoint": "__init__ lattice_rounds maintained nearby row_sets spans runs delta",
+    "engine/fixpoint": "__init__ lattice_rounds row_sets maintained nearby spans runs delta",
     "engine/operators": """
         __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
         incremental lattice linear partitioned counted workers worklist
@@ -143,7 +146,8 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
-        translate trie_cache loops rows kept_lists evaluate walk intersection device group
+        translate trie_cache loops rows byte_marks kept_lists evaluate walk intersection device
+        group
     """,
     "notebook": "answers options magics __init__",
     "parser": """
@@ -191,7 +195,7 @@ ORDER = {
         __init__ imported_later places load_options table text_functions columns export
         spill pipes symbols threads row_groups as_text cells delimited raw rows data_files
         headers keys sorting frames on_device text_files duplicates readers trie degrees
-        facts_files row_store writers graph spilled_tries loop_tables remote trie_builder
+        facts_files kept row_store writers graph spilled_tries loop_tables remote trie_builder
         statistics parts relation key_columns
     """,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import combinations, pairwise, product
 from math import perm
@@ -10,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
@@ -21,6 +20,7 @@ from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.rewrite import algebra as planned
 from gdatalog.planner.rewrite.quotients import partitions
+from tests.cases import share
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
@@ -35,7 +35,6 @@ WAYS = [
     ("auto", "quotients"), ("lftj", "suffixes"), ("levelwise", "quotients"),
     ("levelwise", "suffixes"),
 ]  # fmt: skip
-PATTERNS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 
 
 @pytest.fixture
@@ -151,15 +150,6 @@ def agrees(text: str, data: Data, names: set[str]) -> None:
         for name in names:
             told = strategy, algebra, text, data
             assert canonical(found[name]) == canonical(expected[name]), told
-
-
-def share(count: int) -> settings:
-    return settings(
-        max_examples=max(1, PATTERNS * count // 100),
-        deadline=None,
-        phases=[Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @pytest.mark.drawn

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
+from gdatalog import cpu_ops
 from gdatalog.engine.device import (
     CPU,
     HOST,
@@ -19,10 +20,9 @@ from gdatalog.engine.device import (
     Cpu,
     Device,
     Host,
-    accelerator,
     group_of,
 )
-from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.device import Gpu, Sums
 from gdatalog.gpu_ops.group import DeviceGroup
 from gdatalog.settings import Thresholds
 from tests import code_size, layers, way_of_a_query
@@ -289,9 +289,10 @@ def test_devices_implement_the_protocols() -> None:
     of = {kind: {name for name in vars(kind) if not name.startswith("_")} for kind in PROTOCOLS}
     for made in (Cpu, Host, Gpu, DeviceGroup):
         assert of[Device] <= {*dir(made), *Gpu.__init__.__code__.co_names}, made
+    assert cpu_ops.on_device is None and isinstance(Sums.on_device, property)
     assert not of[Accelerator] & {*dir(Cpu)} and of[Accelerator] <= {*dir(Gpu)}
     assert not of[AcceleratorGroup] & {*dir(Gpu)} and of[AcceleratorGroup] <= {*dir(DeviceGroup)}
-    assert accelerator(CPU) is None and accelerator(HOST) is None and group_of(CPU) is None
+    assert CPU.accelerator is None and HOST.accelerator is None and group_of(CPU) is None
 
 
 # ----------------------------------------------------------------------------------- plans

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import bits as parts
+from tests.cases import cases
 
 bits = Entries(parts)
 Array = np.ndarray[Any, Any]
@@ -49,7 +50,7 @@ def test_words(word: int) -> None:
 SIZES = st.sampled_from([1, 5, 63, 64, 65, 128, 129, 640, 700])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(st.data())
 def test_rows(data: st.DataObject) -> None:
     n = data.draw(SIZES)
@@ -127,7 +128,7 @@ def check(values: list[int], children: Sets, width: type[Any], dense: bool, side
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [np.int32, np.int64])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(data=st.data())
 def test_recoding(width: type[Any], data: st.DataObject) -> None:
     info = np.iinfo(width)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gdatalog import __version__
 from gdatalog.shell import arguments, cli, doctor
 from gdatalog.shell.options import plain_command
+from tests.cases import cases
 from tests.terminal import ROOT
 
 # For each option command lines with an exit code, all of stdout, and all of stderr: patterns, with
@@ -345,8 +346,8 @@ class found:
 
 
 def all_cases() -> Iterator[Any]:
-    for option, cases in CASES.items():
-        for number, case in enumerate(cases):
+    for option, some in CASES.items():
+        for number, case in enumerate(some):
             yield pytest.param(case, id=f"{option} {number}")
 
 
@@ -415,7 +416,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=6))
 def test_command_lines_are_read_as_click_reads_them(args: list[str]) -> None:
     plain = plain_command(args)

@@ -21,14 +21,15 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
-from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions
+from gdatalog.cluster.recursion import checkpoints, hash_partitions, owner_steps
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
-from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
+from gdatalog.cluster.recursion.owner_steps import PartitionState, StaleState
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.errors import DeviceError, EvaluationError
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
@@ -127,7 +128,7 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
         with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
             _write_each(patch)
             if random.random() < 0.7:  # nothing goes by way of the driver
-                patch.setattr(hash_partition, "SMALL", 0)
+                patch.setattr(owner_steps, "SMALL", 0)
                 patch.setattr(hash_partitions, "SMALL", 0)
             pool = Dying(random.randrange(1, 5), deaths, shared, again)
             db.workspace.force(spread=spread, split="never", dead_variables=random.choice(DYING))
@@ -149,7 +150,7 @@ WAYS = {
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@settings(oracle.share(3))
+@settings(share(3))
 @given(recursions())
 def test_lost_owners_change_nothing(way: oracle.Way, drawn: Drawn) -> None:
     oracle.agrees_in(way, drawn)
@@ -351,14 +352,14 @@ def killed(
         db.workspace.force(spread=spread, strategy="levelwise", split="never")
         assert sorted(db.query(text).fetchall()) == sorted(alone.query(text).fetchall())
         until(lambda: not left_of(db))
-    everywhere(two, _small, hash_partition.SMALL)
+    everywhere(two, _small, owner_steps.SMALL)
     # The round in which it died is run again, and no more than the one before.
     assert not shared or all(now >= before - 1 for before, now in pairwise(steps))
 
 
 def _small(nbytes: int) -> None:
     """On a worker: only so many bytes go by way of the driver."""
-    hash_partition.SMALL = nbytes
+    owner_steps.SMALL = nbytes
 
 
 BEST = "p(x, min(0)) <- E(x, _), x < 3. p(y, min(d + 1)) <- p(x, d), E(x, y)."
@@ -398,7 +399,7 @@ def test_rows_that_stay_are_computed_again_after_the_fixpoint(
 ) -> None:
     """One worker dies within the fixpoint, and others after it."""
     tune(monkeypatch, fetched_bytes=0)
-    monkeypatch.setattr(hash_partition, "SMALL", 0)
+    monkeypatch.setattr(owner_steps, "SMALL", 0)
     real, pids = HashPartitions._step, everywhere(two, os.getpid)
 
     def step(self: HashPartitions, settling: bool, course: Any) -> Any:

@@ -15,6 +15,7 @@ from hypothesis import given
 import gdatalog
 from gdatalog.errors import Error, EvaluationError
 from gdatalog.parser import parse
+from tests.cases import share
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
 from tests.draw import (
@@ -28,7 +29,7 @@ from tests.draw import (
 )
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, agrees_in, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 

@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.recursion import hash_partition, hash_partitions, key_ranges
-from gdatalog.cluster.recursion.hash_partition import (
+from gdatalog.cluster.recursion import hash_partitions, key_range, key_ranges, owner_steps
+from gdatalog.cluster.recursion.hash_partitions import HashPartitions
+from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
+from gdatalog.cluster.recursion.owner_steps import (
     PartitionState,
     StaleState,
     StepOutput,
     rows_at_home,
 )
-from gdatalog.cluster.recursion.hash_partitions import HashPartitions
-from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.recursion.routes import routes_of
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.engine.fixpoint.spans import RowsByColumn
@@ -35,6 +35,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
@@ -83,13 +84,13 @@ def not_compiled() -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is so little that it goes by way of the driver."""
-    monkeypatch.setattr(hash_partition, "SMALL", 0)
+    monkeypatch.setattr(owner_steps, "SMALL", 0)
     monkeypatch.setattr(hash_partitions, "SMALL", 0)
 
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@settings(oracle.share(4))
+@settings(share(4))
 @given(recursions())
 def test_every_way_agrees_with_the_oracle(way: oracle.Way, drawn: Drawn) -> None:
     oracle.agrees_in(way, drawn)
@@ -105,8 +106,8 @@ def test_each_shape(shape: str, large: None) -> None:
 
 def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that has no time gives what it has; the rest is cut again, and nothing is lost."""
-    monkeypatch.setattr(key_ranges, "BUDGET", 0.0)
-    monkeypatch.setattr(key_ranges, "PIECES", 3)
+    monkeypatch.setattr(key_range, "BUDGET", 0.0)
+    monkeypatch.setattr(key_range, "PIECES", 3)
     random = Random(7)
     edges = [(random.randrange(40), random.randrange(40)) for _ in range(60)]
     with gdatalog.connect(device="cpu") as db:
@@ -328,7 +329,7 @@ def test_many_rows_stay_on_the_workers(
             assert sorted(rows.fetchall()) == expected
             assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
     assert stayed and min(stayed) > 1
-    everywhere(two, _few, key_ranges.SMALL)
+    everywhere(two, _few, key_range.SMALL)
 
 
 def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
@@ -365,7 +366,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
 
 def _few(nbytes: int) -> None:
     """On a worker: only so many bytes of rows come along with what is told of them."""
-    key_ranges.SMALL = nbytes
+    key_range.SMALL = nbytes
 
 
 @pytest.mark.parametrize(

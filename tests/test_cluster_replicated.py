@@ -23,6 +23,7 @@ from gdatalog.cluster.workers import own_process
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError
+from tests.cases import share
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, string_programs
@@ -30,7 +31,7 @@ from tests.examples import EXAMPLES
 from tests.interpreted import interpreted
 from tests.oracle_values import canonical
 from tests.recursion_here import There, unpacked
-from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, agrees_in, answers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),

@@ -30,12 +30,13 @@ from gdatalog.codegen.helpers import (
 from gdatalog.codegen.loop_language import Function, LoopError, helper, kind_of, printed
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
+from tests.cases import PROGRAMS
 from tests.drawn_loops import Drawn
 from tests.replay.programs import programs
 from tests.replay.running import collect
 
 # How many functions are drawn.
-FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
+FUNCTIONS = PROGRAMS // 10
 MODULES = (elements, bits, hash_tables, lattice, lines, lists, values)
 
 Tier = machine.Tier

@@ -13,6 +13,7 @@ from gdatalog.shell.commands.settings import prompt_settings
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature
 from gdatalog.shell.editor.known import KnownNames, look
 from gdatalog.shell.typed import divide, parts_of, without_prompts
+from tests.cases import cases
 
 KNOWN = KnownNames(
     relations={
@@ -260,7 +261,7 @@ WORDS = [
 texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=14).map("".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(texts, st.integers(0, 60))
 def test_nothing_that_is_typed_is_a_surprise(text: str, cursor: int) -> None:
     cursor = min(cursor, len(text))

@@ -23,10 +23,11 @@ from gdatalog.plan.join_plan import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
 from gdatalog.settings import Strategy
 from tests import test_depth_first as depth_first
+from tests.cases import share
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted, load
-from tests.test_engine_oracle import Data, frame, share
+from tests.test_engine_oracle import Data, frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 

@@ -16,9 +16,10 @@ from gdatalog.engine import recursion_planner, stratum_planner
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.parser import parse
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
+from tests.cases import share
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
-from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, agrees_in, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 

@@ -18,6 +18,7 @@ from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_rows
+from tests.cases import cases
 
 Row = tuple[int, int]
 WAYS: tuple[Dedup, ...] = ("auto", "sort", "bitmap", "hash")
@@ -55,7 +56,7 @@ def grown(way: Dedup, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRelat
     return made
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=cases(120), deadline=None)
 @given(
     batches, st.sampled_from(WAYS), st.sampled_from([0, 200, 20_000, 1 << 24]), st.booleans(),
     st.booleans(),
@@ -83,7 +84,7 @@ def loop(rows: Columns) -> Callable[[RowBitmap | Hashed], list[Columns]]:
     return lambda told: [tuple(column[told.news(rows)] for column in rows)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(80), deadline=None)
 @given(batches, st.sampled_from(WAYS), st.sampled_from([0, 20_000, 1 << 24]), st.booleans())
 def test_rows_of_loops(added: list[set[Row]], way: Dedup, spare: int, indexed: bool) -> None:
     """Every other batch comes from loops, which meet rows outside of the space."""

@@ -20,6 +20,7 @@ from gdatalog.parser import parse
 from gdatalog.printer import reuse
 from gdatalog.settings import Strategy
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import (
     Drawn,
@@ -73,42 +74,42 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(12)
+@share(12)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(8)
+@share(8)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(6)
+@share(6)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(2)
+@share(2)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(8)
+@share(8)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(4)
+@share(4)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)

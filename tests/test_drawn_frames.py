@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from tests.cases import cases
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -115,7 +116,7 @@ def as_python(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=120)
+@settings(max_examples=cases(120))
 @given(st.integers(0, 10**9))
 def test_a_relation_holds_the_rows_of_a_frame(seed: int) -> None:
     frame, rows, names = drawn_frame(seed, nulls=False)
@@ -129,7 +130,7 @@ def test_a_relation_holds_the_rows_of_a_frame(seed: int) -> None:
         assert len(db["t"]) == len(set(rows))
 
 
-@settings(max_examples=120)
+@settings(max_examples=cases(120))
 @given(st.integers(0, 10**9))
 def test_nulls_are_refused_or_dropped(seed: int) -> None:
     frame, rows, _ = drawn_frame(seed, nulls=True)
@@ -143,7 +144,7 @@ def test_nulls_are_refused_or_dropped(seed: int) -> None:
         assert {tuple(map(as_python, row)) for row in db["t"]} == whole
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(st.integers(0, 10**9))
 def test_row_numbers_keep_duplicates(seed: int) -> None:
     frame, rows, _ = drawn_frame(seed, nulls=False)

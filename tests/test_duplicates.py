@@ -16,6 +16,7 @@ from gdatalog.storage.rows import Columns, spans_of
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie_builder import trie_of_rows
+from tests.cases import cases
 
 COUNT = 40_000
 random = np.random.default_rng(7)
@@ -149,7 +150,7 @@ def test_how_often_values_stand_in_a_long_column(high: int) -> None:
     assert trie.weights.tolist() == counts.tolist() and trie.total == len(column)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(80), deadline=None)
 @given(
     st.integers(1, 4).flatmap(
         lambda n: st.lists(
@@ -163,7 +164,7 @@ def test_drawn_rows(found: list[tuple[int, ...]]) -> None:
     checked(tuple(np.array(column) for column in zip(*found, strict=True)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(80), deadline=None)
 @given(
     st.integers(1, 4).flatmap(
         lambda n: st.lists(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine import encoding
+from gdatalog.engine.row_codes import dictionaries
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
 from gdatalog.planner.check import Schema
@@ -24,11 +25,12 @@ from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, Drawn, programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -206,7 +208,7 @@ def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         db.workspace.force(encode="never")
         assert "dictionary" not in str(db.explain(text))
         assert set(db.query(text + " ")) == once
-        assert [len(kept) for kept in relation.dictionaries.values()] == [1, 1]
+        assert [len(dictionaries(relation, at)) for at in range(2)] == [1, 1]
         db["E"] = [(x // FAR, y // FAR) for x, y in ROWS]
         db.workspace.force(encode="auto")
         assert "dictionary" not in str(db.explain(text))
@@ -273,7 +275,7 @@ def test_rules_that_are_asked_again_and_again_get_codes(monkeypatch: pytest.Monk
         relation = db.workspace.stored["E"]
         answers = []
         for _ in range(12):
-            answers.append((bool(relation.dictionaries), set(db.query(text))))
+            answers.append((bool(dictionaries(relation, 0)), set(db.query(text))))
     assert all(answer == answers[0][1] for _, answer in answers)
     assert [made for made, _ in answers[:2]] == [False, False] and answers[-1][0]
 
@@ -325,6 +327,7 @@ QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
 def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
     monkeypatch.setattr("gdatalog.storage.parts.APART_FROM", 8)
+    monkeypatch.setattr("gdatalog.storage.parts.FEW", 0)
     monkeypatch.setattr("gdatalog.storage.keys.UNORDERED_SHARE", 2000)  # that is 6 keys or so
     random = np.random.default_rng(seed)
     keys = random.integers(-(2**62), 2**62, 16).tolist()

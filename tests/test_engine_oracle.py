@@ -7,13 +7,12 @@ that fails is made smaller before it is shown.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 
 import gdatalog
 from gdatalog.errors import (
@@ -26,6 +25,7 @@ from gdatalog.errors import (
     TypeMismatchError,
 )
 from gdatalog.parser import parse
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import (
     PROFILES,
@@ -46,7 +46,6 @@ from tests.sql import Unsupported, run_sql
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
-PROGRAMS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 REFUSALS = (
     ParseError,
     NameResolutionError,
@@ -182,16 +181,6 @@ def agrees_in(way: Way, drawn: Drawn) -> None:
     if fails(drawn):
         small = reduced(drawn, fails)
         pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
-
-
-def share(percent: int) -> settings:
-    """Settings for that share of the programs."""
-    return settings(
-        max_examples=max(1, PROGRAMS * percent // 100),
-        deadline=None,
-        phases=[Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @pytest.mark.drawn

@@ -20,6 +20,7 @@ from gdatalog.parser.facts import last_name, number_of, one_by_one
 from gdatalog.parser.syntax import Const, FactColumns, Facts, Rule
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
+from tests.cases import cases
 
 NUMBERS = st.sampled_from(["0", "-7", "12", "123456789012345678", "-0", "1.5", "-2.5e-3", "1e3"])
 TEXTS = st.sampled_from(
@@ -78,7 +79,7 @@ def pairs(statements: Any) -> dict[str, list[tuple[tuple[str, ...], tuple[Any, .
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(long_runs())
 def test_columns_hold_what_the_grammar_reads(text: str) -> None:
     both_ways(text)
@@ -137,7 +138,7 @@ def told(text: str, ask: str | None) -> Any:
 NEVER = re.compile("(?!)")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(long_runs(), st.sampled_from([None, "", "\n?- ri(x), x > 0."]))
 def test_a_database_says_the_same(text: str, ask: str | None) -> None:
     in_columns = told(text, ask)

@@ -17,6 +17,7 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.patterns.pattern import Pattern, drawn, grown
 from gdatalog.progress import Progress
 from gdatalog.shell.cli import run
+from tests.cases import cases
 from tests.cuda_host import HostDriver, needs_compiler
 
 Edge = tuple[int, int]
@@ -76,7 +77,7 @@ def opened(rows: set[Edge], labels: dict[int, Any], **options: Any) -> gd.Databa
     return db
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(
     rows=GRAPHS.map(set),
     named=st.lists(st.sampled_from("xyz"), min_size=5, max_size=7),

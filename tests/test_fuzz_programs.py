@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from tests.cases import FUZZ
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
@@ -27,7 +28,6 @@ from tests.test_engine_oracle import frame
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-FUZZ = int(os.environ.get("GDATALOG_FUZZ", "300"))
 FIRST = SystemRandom().randrange(1 << 60) if os.environ.get("GDATALOG_SEED") == "random" else 0
 ROUNDS = 50  # of a recursion that may never end
 SECONDS = 5.0  # then a query is interrupted

@@ -18,6 +18,7 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.progress import format_bytes
 from gdatalog.storage import row_store, statistics
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs, relational_programs
@@ -305,7 +306,7 @@ def test_examples(example: Example, least: float, most: float) -> None:
 
 
 @pytest.mark.slow
-@oracle.share(5)
+@share(5)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     for least, most in ((3.0, MOST), (30.0, MOST), (30.0, 1.0)):
@@ -313,7 +314,7 @@ def test_relational_programs(drawn: Drawn) -> None:
 
 
 @pytest.mark.slow
-@oracle.share(5)
+@share(5)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     for least, most in ((3.0, MOST), (5_000.0, MOST), (5_000.0, 1.0)):

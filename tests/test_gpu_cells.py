@@ -31,6 +31,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, sizes_of
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.driver import HostCopied
@@ -136,42 +137,42 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)

@@ -23,12 +23,13 @@ from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests import test_gpu_walks as walks
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted
 from tests.test_counted import SPLIT, bindings, compare
-from tests.test_engine_oracle import Data, frame, share
+from tests.test_engine_oracle import Data, frame
 
 pytestmark = [
     needs_compiler,

@@ -15,6 +15,7 @@ from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.spill import Spill
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
 from tests.test_gpu_cells import asked, loaded, opened
@@ -59,7 +60,7 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", [run, run_marked])
-@oracle.share(1)
+@share(1)
 @given(recursive_programs())
 def test_recursive_programs(way: oracle.Way, drawn: Drawn) -> None:
     oracle.agrees_in(way, drawn)

@@ -24,6 +24,7 @@ from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.group import DeviceGroup
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import CURRENT
 from tests.draw import Drawn, programs, recursive_programs
@@ -182,14 +183,14 @@ def test_a_fixpoint_of_two_relations() -> None:
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(programs())
 def test_drawn_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(recursive_programs())
 def test_drawn_recursion(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)

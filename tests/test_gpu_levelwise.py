@@ -18,6 +18,7 @@ from gdatalog.engine.metrics import RuleRun
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.records import replace
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler, stand_in
 from tests.cuda_host.arrays import COUNTER
@@ -57,42 +58,42 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(1)
+@share(1)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)

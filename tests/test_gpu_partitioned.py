@@ -18,6 +18,7 @@ from gdatalog.calls import LoopRun
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
 from tests.test_partitioned import ONE_WORKLIST, SHAPES, draw
@@ -98,14 +99,14 @@ def test_a_few_values_that_lead_far_go_by_rounds() -> None:
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(st.sampled_from(sorted(SHAPES)), st.integers(0, 2**32))
 def test_drawn_shapes(name: str, seed: int) -> None:
     oracle.agrees_in(run, draw(SHAPES[name], seed))
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(recursive_programs())
 def test_drawn_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)

@@ -14,6 +14,7 @@ from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
 from tests.test_partitioned import SHAPES, draw
@@ -109,14 +110,14 @@ def test_rounds_go_to_the_device_when_they_are_large(
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))
 def test_drawn_shapes(name: str, seed: int) -> None:
     oracle.agrees_in(run, draw(MORE[name], seed))
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@share(2)
 @given(recursive_programs())
 def test_drawn_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)

@@ -14,6 +14,7 @@ import gdatalog as gd
 from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle_values import canonical
 from tests.test_algebra import drawn_count
@@ -44,7 +45,7 @@ def run(
 
 
 @pytest.mark.slow
-@oracle.share(1)
+@share(1)
 @given(st.integers(0, 2**32))
 def test_drawn_counts(number: int) -> None:
     text, data = drawn_count(number)

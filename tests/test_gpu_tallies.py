@@ -26,9 +26,10 @@ from gdatalog.parser import parse
 from gdatalog.printer import tallies
 from gdatalog.printer.module import PrintedPlan
 from tests import test_algebra, test_keyed_counts
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle import TooLong, evaluate
-from tests.test_engine_oracle import Data, Relations, answers, share
+from tests.test_engine_oracle import Data, Relations, answers
 from tests.test_gpu_cells import forced
 from tests.test_gpu_group import database, group
 from tests.test_local_counts import PEAKED, SHAPES, body_of, drawn_edges, prefer_peaks, skewed

@@ -18,7 +18,7 @@ from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import arrays
 from gdatalog.cpu_ops import functions as host_functions
-from gdatalog.engine.fixpoint.row_sets import marked_rows
+from gdatalog.engine.fixpoint.row_sets import rows_of_bits
 from gdatalog.gpu_ops.cupy_driver import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import TILE
@@ -96,7 +96,7 @@ def test_rows_of_marks(seed: int, left: int, right: int, share: float) -> None:
     words = np.packbits(bits, bitorder="little").view(np.int64)
     dtypes = [np.int32, np.int64]
     wanted = space.rows(np.flatnonzero(bits))
-    for mine, its, dtype in zip(marked_rows(space, words, dtypes), wanted, dtypes, strict=True):
+    for mine, its, dtype in zip(rows_of_bits(space, words, dtypes), wanted, dtypes, strict=True):
         assert mine.tolist() == its.tolist() and mine.dtype == dtype
     with Taking(seed):
         counts = OPS.counts_of_marks(there(words))
@@ -304,7 +304,7 @@ def test_pieces_and_expansion(lengths: list[int], limit: int) -> None:
 @given(st.lists(columns(), min_size=1, max_size=5))
 def test_marked_rows(blocks: list[Any]) -> None:
     width = len(blocks[0])
-    mine, its = OPS.marked_rows(300), cpu_ops.marked_rows(300)
+    mine, its = OPS.seen_rows(300), cpu_ops.seen_rows(300)
     for parts in blocks:
         if len(parts) != width:
             continue
@@ -324,7 +324,7 @@ def test_marked_rows(blocks: list[Any]) -> None:
 def test_marked_rows_that_fit_before_any_is_marked(blocks: list[Any]) -> None:
     """Blocks of which the first lies beside the second: room for one is kept for the other."""
     blocks = [parts for parts in blocks if len(parts) == len(blocks[0])]
-    marked = OPS.marked_rows(1 << 12)
+    marked = OPS.seen_rows(1 << 12)
     held = [moved for moved in (tuple(map(there, parts)) for parts in blocks) if marked.fits(moved)]
     for moved in held:
         marked.add(moved)

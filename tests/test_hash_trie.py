@@ -16,6 +16,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.storage import loop_tables
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
+from tests.cases import cases
 
 Row = tuple[int, ...]
 
@@ -78,7 +79,7 @@ def has(trie: HashTrie, row: Row) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(batches(), st.integers(0, 6))
 def test_rows_are_listed_and_found(
     drawn: tuple[int, tuple[int, ...], list[list[Row]]], asked: int

@@ -12,6 +12,7 @@ from gdatalog.parser.tokens import ENDS_OPERAND, STARTS_OPERAND
 from gdatalog.shell.editor.highlighting import KINDS, Highlighter
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.toolkit import STYLES
+from tests.cases import cases
 
 
 def highlighter(text: str, known: KnownNames = KNOWN, checks: bool = True) -> Highlighter:
@@ -103,7 +104,7 @@ def stretches_of(seen: Highlighter, text: str) -> list[tuple[int, int, str]]:
     return list(seen.stretches(0, len(text)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4), st.data())
 def test_after_any_change_the_colours_are_those_of_the_text(pieces: list[str], data) -> None:
     text = "\n".join([*pieces, "e(1). f(2).\np(x) <- e(x).", *pieces])

@@ -15,8 +15,9 @@ import gdatalog as gd
 from gdatalog.parser import parse
 from gdatalog.planner.check import Checked
 from gdatalog.planner.check.walk import walk
+from tests.cases import share
 from tests.draw import PROFILES, Drawn, programs
-from tests.test_engine_oracle import REFUSALS, Data, Relations, agrees_in, frame, run, share
+from tests.test_engine_oracle import REFUSALS, Data, Relations, agrees_in, frame, run
 
 EDGES = "e(1, 2). e(2, 3). e(1, 3). e(3, 3)."
 DECL = ".decl i(x: int, y: int) inline"

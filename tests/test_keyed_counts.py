@@ -18,6 +18,7 @@ from gdatalog import calls
 from gdatalog.parser import parse
 from gdatalog.plan import nest
 from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
+from tests.cases import share
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import canonical
@@ -25,7 +26,7 @@ from tests.orders import skewed
 from tests.test_algebra import agrees as agree
 from tests.test_algebra import drawn_count as drawn_sum
 from tests.test_algebra import plans, run
-from tests.test_engine_oracle import Data, answers, share
+from tests.test_engine_oracle import Data, answers
 from tests.tuned import tune
 
 __all__ = ["plans"]  # fixtures

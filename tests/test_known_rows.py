@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
-from gdatalog.cpu_ops.intersection import MarkedRows
+from gdatalog.cpu_ops.byte_marks import ByteMarks
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.storage.symbols import SymbolTable
@@ -72,7 +72,7 @@ def test_best_texts_are_compared_as_texts() -> None:
 @quick
 @given(BATCHES | NARROW_BATCHES, st.sampled_from([16, 1 << 12, 1 << 22]))
 def test_marked_rows(batches: list[list[tuple[int, int]]], most: int) -> None:
-    marked, known = MarkedRows(most), set[tuple[int, ...]]()
+    marked, known = ByteMarks(most), set[tuple[int, ...]]()
     for number, batch in enumerate(batches):
         rows = tuple(ints([row[at] for row in batch]) for at in range(2))
         if not batch or not marked.fits(rows):
@@ -88,7 +88,7 @@ def test_marked_rows(batches: list[list[tuple[int, int]]], most: int) -> None:
 
 
 def test_marked_rows_refuse_what_has_no_room_and_stay_as_they_were() -> None:
-    marked = MarkedRows(64)
+    marked = ByteMarks(64)
     assert marked.fits((ints([1, 5]),))
     marked.add((ints([1, 5]),))
     assert not marked.fits((ints([1 << 40]),))
@@ -100,15 +100,15 @@ def test_marked_rows_refuse_what_has_no_room_and_stay_as_they_were() -> None:
 @pytest.mark.parametrize("step", [1, -1])
 def test_marked_rows_grow_by_doubling(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     widened = 0
-    widen = MarkedRows._widen
+    widen = ByteMarks._widen
 
-    def counted(marked: MarkedRows, ends: Any) -> bool:
+    def counted(marked: ByteMarks, ends: Any) -> bool:
         nonlocal widened
         widened += 1
         return widen(marked, ends)
 
-    monkeypatch.setattr(MarkedRows, "_widen", counted)
-    marked = MarkedRows(1 << 20)
+    monkeypatch.setattr(ByteMarks, "_widen", counted)
+    marked = ByteMarks(1 << 20)
     values = [step * at for at in range(2000)]
     for value in values:
         assert marked.fits((ints([value]), ints([7])))

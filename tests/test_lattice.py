@@ -24,6 +24,7 @@ from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot
 from gdatalog.planner.check.lattice import Fixed, Motion, Moving, motion
 from gdatalog.values import TypeName
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
 from tests.oracle_values import Ts, Value
@@ -167,7 +168,7 @@ def _seeds(random: Random, nodes: list[Value], weights: list[Value]) -> Rows:
 
 
 @pytest.mark.drawn
-@oracle.share(25)
+@share(25)
 @given(st.integers(0, 1 << 32).map(drawn))
 def test_drawn_improvements(program: Drawn) -> None:
     with interpreted():
@@ -175,7 +176,7 @@ def test_drawn_improvements(program: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(5)
+@share(5)
 @given(recursive_programs())
 def test_drawn_recursion(program: Drawn) -> None:
     with interpreted():

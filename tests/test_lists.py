@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import lists as parts
+from tests.cases import cases
 
 lists = Entries(parts)
 Array = np.ndarray[Any, Any]
@@ -58,7 +59,7 @@ def the_list(part: tuple[Array, int, int]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(data=st.data())
 def test_searches(width: type[Any], data: st.DataObject) -> None:
     array, lo, hi = part = drawn(data, width)
@@ -82,7 +83,7 @@ def test_seek_far() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(data=st.data())
 def test_roots(width: type[Any], data: st.DataObject) -> None:
     low, high = ends(width)
@@ -137,7 +138,7 @@ CASES += [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("write", "count", "types"), CASES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(data=st.data())
 def test_intersections(
     write: Callable[..., int], count: Callable[..., int], types: Types, data: st.DataObject
@@ -149,7 +150,7 @@ def test_intersections(
 
 
 @pytest.mark.parametrize("write", WRITE)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(data=st.data())
 def test_a_buffer_is_refined_in_place(write: Callable[..., int], data: st.DataObject) -> None:
     most = data.draw(st.sampled_from([(300, 300), (10, 300), (300, 10)]))
@@ -174,7 +175,7 @@ def test_extremes_meet() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(data=st.data())
 def test_marks(width: type[Any], data: st.DataObject) -> None:
     low, high = ends(width)

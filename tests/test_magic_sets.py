@@ -31,12 +31,13 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.rewrite.adornments import plain as plainly
 from gdatalog.progress import Progress
+from tests.cases import share
 from tests.draw import PROFILES, Drawn
 from tests.draw_rules import LITTLE, Drawing, Profile
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, Ts, Value, canonical
 from tests.reduce import reduced
-from tests.test_engine_oracle import REFUSALS, frame, plain, share
+from tests.test_engine_oracle import REFUSALS, frame, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from tests.cases import share
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
-from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
+from tests.test_engine_oracle import Data, Relations, agrees_in, plain
 from tests.test_engine_oracle import frame as typed
 from tests.test_maintenance import as_if_many, connected
 

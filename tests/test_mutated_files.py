@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.table import DTYPES, TextColumn
 from gdatalog.storage.writers import write_table
-
-FUZZ = int(os.environ.get("GDATALOG_FUZZ", "300"))
+from tests.cases import FUZZ
 
 
 @pytest.fixture(autouse=True)

@@ -31,13 +31,14 @@ from gdatalog.storage.table import TextColumn
 from gdatalog.storage.trie import Trie, TrieLevel
 from gdatalog.storage.trie_builder import build_trie
 from gdatalog.values import INT_MAX, INT_MIN
+from tests.cases import cases
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 SMALL = st.integers(-3, 6)
 MEDIUM = SMALL | st.sampled_from([*INT32, 1 << 20, -(1 << 20)])
 LARGE = MEDIUM | st.sampled_from([INT_MIN, INT_MIN + 1, INT_MAX - 1, INT_MAX, 1 << 40, -(1 << 40)])
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=cases(60), deadline=None)
 
 
 def ints(values: Any, dtype: Any = np.int64) -> Any:

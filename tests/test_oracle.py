@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from gdatalog.parser import parse
+from tests.cases import cases
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, graph_programs, relational_programs
 from tests.examples import EXAMPLES
@@ -56,7 +57,7 @@ def test_queries() -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=150,
+    max_examples=cases(150),
     deadline=None,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.filter_too_much],

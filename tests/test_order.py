@@ -28,6 +28,7 @@ from gdatalog.plan.join_plan import (
 from gdatalog.planner.order.cost import Estimates
 from gdatalog.planner.statistics import Assumed
 from gdatalog.storage.relation import Relation
+from tests.cases import cases
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
 from tests.tuned import tune
 
@@ -241,7 +242,7 @@ MORE: dict[str, Any] = {
 
 @pytest.mark.usefixtures("estimates")
 @settings(
-    max_examples=30,
+    max_examples=cases(30),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

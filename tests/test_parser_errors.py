@@ -19,6 +19,7 @@ from gdatalog.parser import (
     parse_with_cautions,
 )
 from gdatalog.parser.syntax import Program
+from tests.cases import FUZZ
 from tests.doc_fences import split_statements
 
 FIXTURE = Path(__file__).with_name("fixtures") / "syntax_errors.txt"
@@ -175,7 +176,7 @@ def mutated(rng: random.Random) -> str:
 @pytest.mark.drawn
 def test_mutated_programs_end_in_a_program_or_a_syntax_error() -> None:
     rng = random.Random(20261120)
-    for _ in range(int(os.environ.get("GDATALOG_FUZZ", "300"))):
+    for _ in range(FUZZ):
         text, bare = mutated(rng), rng.random() < 0.5
         assert is_complete(text) in (True, False)
         assert all(piece in text for piece in split_statements(text))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import parse, read_source
 from gdatalog.parser.facts import one_by_one
+from tests.cases import cases
 
 # Pieces that facts are made of, and some that break them.
 names = st.sampled_from(
@@ -118,7 +119,7 @@ def both_ways(text: str, bare: bool = False) -> None:
     assert spans(statements) == spans(slow.statements)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(400), deadline=None)
 @given(st.lists(fact_texts(), min_size=1, max_size=3), st.booleans())
 def test_the_fast_path_and_the_grammar_agree(texts: list[str], bare: bool) -> None:
     both_ways("".join(texts), bare)

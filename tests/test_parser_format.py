@@ -48,6 +48,7 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.parser.tokens import BINARY
 from gdatalog.values import INT_MAX, INT_MIN
+from tests.cases import cases
 
 WORDS = ["x", "y", "z", "X", "_x", "x?", "?", "max", "count", "sum", "in", "land", "bnot", "é"]
 names = st.sampled_from(WORDS)
@@ -185,7 +186,7 @@ statements = st.one_of(
 programs = st.builds(Program, tuples(statements, 0, 4))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(programs)
 def test_a_printed_program_is_read_back(program: Program) -> None:
     text = format_node(program)
@@ -197,7 +198,7 @@ def test_a_bare_query_that_begins_with_two_signs() -> None:
     assert format_node(statement) == "- -x = 0."
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(literals)
 def test_a_bare_query_is_read_back(body: Literal) -> None:
     program = parse(format_node(Query(body, bare=True)), bare=True)
@@ -210,7 +211,7 @@ def test_a_bare_query_is_read_back(body: Literal) -> None:
         assert statement == Query(body, bare=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(programs)
 def test_spans_hold_what_was_printed(program: Program) -> None:
     """The span of a statement is its text without the dot."""

@@ -22,6 +22,7 @@ from gdatalog.engine import device
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
 from tests.oracle_values import Value
@@ -164,7 +165,7 @@ def test_many_small_rounds_become_one_worklist(ran: list[str]) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(20)
+@share(20)
 @given(st.sampled_from(sorted(SHAPES)), st.integers(0, 2**32))
 def test_drawn_shapes(name: str, seed: int) -> None:
     with interpreted():
@@ -172,7 +173,7 @@ def test_drawn_shapes(name: str, seed: int) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(10)
+@share(10)
 @given(recursive_programs())
 def test_drawn_programs(drawn: Drawn) -> None:
     with interpreted():

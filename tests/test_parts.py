@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gdatalog.storage import row_store
+from gdatalog.engine.fixpoint import maintained, row_sets
 from gdatalog.storage.relation import Relation
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -31,22 +31,22 @@ def test_rows_are_found_in_a_set(width: int, bits: int) -> None:
 
 
 def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_store, "MANY", 0)
+    monkeypatch.setattr(maintained, "MANY", 0)
     x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
     some = (x + y) % 2 == 0
     relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
-    bits = row_store.RowBits.of(relation.store)
+    bits = maintained.bitmap_of(relation.store)
     assert bits is not None and bits.space.holds((x, y))
     assert not bits.space.holds((x, y + 1000))
-    assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
-    assert bits.add((x, y)).tolist() == []
+    assert bits.news((x, y)).tolist() == (~some).tolist()
+    assert not bits.news((x, y)).any()
     for column, other in ((0, 1), (1, 0)):
         found = bits.rows_with(column, np.array([-60, 7, 9]))
         assert found is not None
         assert set(found[column].tolist()) == {7, 9}
         wanted = [range(100), range(-50, 50)][column]
         assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
-    monkeypatch.setattr(row_store, "MOST_TESTED_BITS", 10)
+    monkeypatch.setattr(row_sets, "MOST_TESTED_BITS", 10)
     assert bits.rows_with(0, np.array([7])) is None
-    monkeypatch.setattr(row_store, "MANY", 1 << 40)
-    assert row_store.RowBits.of(relation.store) is None
+    monkeypatch.setattr(maintained, "MANY", 1 << 40)
+    assert maintained.bitmap_of(relation.store) is None

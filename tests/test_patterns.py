@@ -18,6 +18,7 @@ from gdatalog.patterns import orbits, queries
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.suites import GRAPHLETS
 from gdatalog.shell.cli import run
+from tests.cases import cases
 
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=26)
 SMALL = [
@@ -110,7 +111,7 @@ def test_a_pattern_is_its_rule() -> None:
 # ------------------------------------------------------------------------------------- counts
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(
     rows=EDGES,
     pattern=st.sampled_from(SMALL),

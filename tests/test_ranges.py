@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.storage.degrees import SAMPLE, Quantiles
 from gdatalog.storage.relation import Relation
+from tests.cases import cases
 
 HOLDS: dict[str, Any] = {
     "<": lambda a, b: a < b,
@@ -23,7 +24,7 @@ HOLDS: dict[str, Any] = {
 BOUNDS = st.lists(st.tuples(st.sampled_from(sorted(HOLDS)), st.integers(-9, 30)), max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(st.lists(st.tuples(st.integers(-6, 25), st.integers(0, 12)), min_size=1), BOUNDS)
 def test_of_few_rows_it_is_known(rows: Any, bounds: Any) -> None:
     rows = sorted(set(rows))

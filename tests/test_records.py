@@ -172,8 +172,22 @@ def test_classes_of_the_package() -> None:
             for _, _, field in fields:
                 field.kw_only = dataclasses.MISSING  # type: ignore[assignment]
             same = dataclasses.make_dataclass(cls.__name__, fields)
-            ours = vars(cls)["__init__"].__get__(None, cls)
+            ours = vars(cls)["__init__"]
             assert str(inspect.signature(ours)) == str(inspect.signature(same.__init__)), cls
             for name in ("__repr__", "__eq__", "__hash__"):
                 getattr(cls, name)
     assert seen > 200
+
+
+def test_a_class_with_parameters_of_its_own_derives_from_a_record() -> None:
+    @records.dataclass
+    class Base:
+        x: int
+
+    class Derived(Base):
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.y = 4
+
+    found = [Derived() for _ in range(3 * records.UNCOMPILED_CALLS)]
+    assert {(each.x, each.y) for each in found} == {(3, 4)}

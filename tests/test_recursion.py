@@ -23,6 +23,7 @@ from gdatalog.executors import lftj
 from gdatalog.settings import Strategy
 from gdatalog.storage import loop_tables
 from tests import test_engine_oracle as oracle
+from tests.cases import PROGRAMS, share
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, queries_of, recursions
 from tests.interpreted import interpreted
@@ -156,7 +157,7 @@ def not_compiled() -> Iterator[None]:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@settings(oracle.share(PERCENT), max_examples=min(MOST, max(4, oracle.PROGRAMS * PERCENT // 100)))
+@settings(share(PERCENT), max_examples=min(MOST, max(4, PROGRAMS * PERCENT // 100)))
 @given(recursions())
 def test_every_way_agrees_with_the_oracle(way: Way, drawn: Drawn) -> None:
     if way.asked:
@@ -170,7 +171,7 @@ def test_every_way_agrees_with_the_oracle(way: Way, drawn: Drawn) -> None:
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 def test_every_named_shape(way: Way) -> None:
     """Of few programs each way takes a third, and each shape goes a third of the ways."""
-    few = oracle.PROGRAMS <= 300
+    few = PROGRAMS <= 300
     for number, name in enumerate((*PLAIN, *OPTIMA)):
         if few and number % 3 != list(WAYS.values()).index(way) % 3:
             continue

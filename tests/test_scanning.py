@@ -13,6 +13,7 @@ import gdatalog as gd
 from gdatalog.engine import parallel
 from gdatalog.errors import EvaluationError
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, relational_programs, string_programs
 from tests.examples import EXAMPLES
@@ -32,28 +33,28 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
 
 
 @pytest.mark.drawn
-@oracle.share(12)
+@share(12)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(10)
+@share(10)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(15)
+@share(15)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(8)
+@share(8)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
@@ -188,6 +189,29 @@ def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) ->
     assert indexes(db) == 1
     assert "scan" not in str(db.explain(text, {"j": 3}))
     assert len(db.query(text, {"j": 3})) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [("g(j, count()) <- f(_, j, _, _).", True), ("g(k) <- f(k, _, _, _).", False)],
+)
+def test_groups_that_are_asked_for_again_and_again_get_an_index(
+    db: gd.Database, table: pd.DataFrame, text: str, index: bool
+) -> None:
+    """If they are far fewer than the rows, which stay the same."""
+    table = table.copy()
+
+    def groups() -> list[tuple[int, ...]]:
+        counts = table.j.value_counts() if index else table.k.drop_duplicates()
+        return sorted(counts.items()) if index else sorted((k,) for k in counts.tolist())
+
+    for _ in range(db.workspace.settings.thresholds.index_scans + 1):
+        assert sorted(db.query(text).fetchall()) == groups()
+    assert ("scan" not in str(db.explain(text))) == index and indexes(db) == index
+    db.run('f(-1, 7, 0.5, "new").')
+    table.loc[len(table)] = {"k": -1, "j": 7, "v": 0.5, "s": "new"}
+    assert "scan" in str(db.explain(text))
+    assert sorted(db.query(text).fetchall()) == groups()
 
 
 def test_what_explain_and_profile_tell(db: gd.Database, table: pd.DataFrame) -> None:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.storage import relation, row_store
 from gdatalog.storage.on_device import rows_among, rows_with
+from tests.cases import cases, share
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, relational_programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.test_engine_oracle import agrees, run, share
+from tests.test_engine_oracle import agrees, run
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -168,7 +169,7 @@ EXTREMES = [-(2**63), 2**63 - 1, -(2**31), 2**31 - 1, 2**40]
 VALUES = st.integers(-5, 5) | st.sampled_from(EXTREMES)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(VALUES, max_size=30), st.sets(VALUES, max_size=10), st.booleans())
 def test_rows_among_values(found: list[int], values: set[int], narrow: bool) -> None:
     if narrow:

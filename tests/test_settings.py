@@ -31,9 +31,9 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     settings: list[Settings] = []
     run = evaluator.run
 
-    def noted(plan: Any, inputs: Any) -> Any:
+    def noted(plan: Any, inputs: Any, *rest: Any) -> Any:
         settings.append(inputs.context.settings)
-        return run(plan, inputs)
+        return run(plan, inputs, *rest)
 
     monkeypatch.setattr(evaluator, "run", noted)
     return settings

@@ -23,6 +23,7 @@ from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.plan.join_plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.table import Array
+from tests.cases import cases
 
 QUERIES = {
     "triangles": "t(x, y, z) <- E(x, y), E(y, z), E(x, z).",
@@ -200,7 +201,7 @@ def _inside(cell: Cell, outer: Cell) -> bool:
 
 
 @given(data=databases(), query=st.sampled_from(sorted(QUERIES)), draw=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None:
     for met in joins_of(QUERIES[query], data):
         census = census_of(met, draw.draw(st.sets(st.integers(0, len(met.rows)))))
@@ -224,7 +225,7 @@ def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None
     part=st.floats(0.05, 1.5),
     workers=st.integers(1, 4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 def test_choice(data: dict[str, Array], query: str, part: float, workers: int) -> None:
     for met in joins_of(QUERIES[query], data):
         census = census_of(met)

@@ -34,8 +34,8 @@ from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import CellPlanner, serpentine
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, slice_of
+from tests.cases import PROGRAMS, cases
 from tests.plan_check import check_join_plan
-from tests.test_engine_oracle import PROGRAMS
 from tests.test_shares import QUERIES, databases
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -72,7 +72,7 @@ def uses(draw: st.DrawFn) -> list[IndexUse]:
     return draw(st.lists(one, min_size=1, max_size=5))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=cases(80))
 @given(
     given=uses(),
     sizes=st.fixed_dictionaries({"E": indexes(), "F": indexes()}),

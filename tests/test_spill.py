@@ -32,6 +32,7 @@ from gdatalog.storage.sorting import merge_rows, merged_runs, sort_spilled
 from gdatalog.storage.spill import Blocks, Spill, is_spilled
 from gdatalog.storage.spilled_tries import trie_of
 from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.draw import Drawn, aggregate_programs, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
@@ -120,14 +121,14 @@ def not_compiled() -> Iterator[None]:
 
 
 @pytest.mark.drawn
-@oracle.share(8)
+@share(8)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(4)
+@share(4)
 @given(aggregate_programs())
 def test_aggregates(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
@@ -137,7 +138,7 @@ LOCAL = [name for name, way in WAYS.items() if not way.asked and not way.followe
 
 
 @pytest.mark.drawn
-@settings(oracle.share(8))
+@settings(share(8))
 @given(recursions())
 def test_recursion_in_every_way(drawn: Drawn) -> None:
     way = WAYS[LOCAL[drawn.seed % len(LOCAL)]]

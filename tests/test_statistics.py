@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gdatalog.storage.degrees import MOMENTS, Degrees
 from gdatalog.storage.relation import Relation
+from tests.cases import cases
 from tests.orders import skewed
 
 PAIRS = st.lists(st.tuples(st.integers(-6, 9), st.integers(0, 12)), max_size=60)
@@ -37,7 +38,7 @@ def passing(rows: Any, tests: Any) -> set[tuple[int, int]]:
     return {row for row in rows if all(HOLDS[op](row[a], row[b]) for a, op, b in tests)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(PAIRS, TESTS, st.sampled_from([0, 1]))
 def test_degrees(rows: Any, tests: Any, column: int) -> None:
     statistics = relation(rows).statistics
@@ -49,7 +50,7 @@ def test_degrees(rows: Any, tests: Any, column: int) -> None:
     assert statistics.size(tests) == len(kept)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(0, most) for most in (3, 9, 60, 900)]), max_size=60),
     st.permutations([frozenset(some) for n in (1, 2, 3) for some in combinations(range(4), n)]),
@@ -99,7 +100,7 @@ def test_degrees_of_a_sample_are_about_right() -> None:
     assert once.most == 1 and once.powers[2] == 500
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(PAIRS.filter(bool), TESTS, st.sampled_from([0, 1]))
 def test_lists_are_those_of_the_rows(rows: Any, tests: Any, column: int) -> None:
     whole = relation(rows)
@@ -118,7 +119,7 @@ def test_lists_are_those_of_the_rows(rows: Any, tests: Any, column: int) -> None
     assert found == {(row[column], row[1 - column]) for row in passing(rows, tests)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(rows=PAIRS, tests=TESTS, column=st.integers(0, 1), both_ways=st.booleans())
 def test_lists_tell_degrees(rows: Any, tests: Any, column: int, both_ways: bool) -> None:
     rows = sorted({*rows, *((b, a) for a, b in rows)} if both_ways else set(rows))

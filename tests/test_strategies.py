@@ -35,13 +35,14 @@ from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.conditions import Bytes, LargeTurns, TooManyRows, Unsuited, When
 from gdatalog.plan.placement import WorkerPlacement
+from tests.cases import share
 from tests.cuda_host import HostDriver
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
 from tests.plan_check import PlanError, check_stratum
 from tests.plan_text import format_rule
-from tests.test_engine_oracle import frame, share
+from tests.test_engine_oracle import frame
 from tests.test_queries import PROGRAMS, QUERIES
 from tests.test_queries import _asked as asked
 
@@ -92,11 +93,11 @@ def noting() -> Iterator[list[Ran]]:
     with pytest.MonkeyPatch.context() as patch:
         run = stratum_planner.run
 
-        def noted(plan: StratumPlan, inputs: Any) -> Any:
+        def noted(plan: StratumPlan, *rest: Any) -> Any:
             check_stratum(plan)
             assert pickle.loads(pickle.dumps(plan)) == plan
             ran.append(Ran(plan, []))
-            return run(plan, inputs)
+            return run(plan, *rest)
 
         def planned_anew() -> bool:
             return ran[-1].operators[-1:] == [Again]

@@ -6,7 +6,6 @@ where it would not be worth it, so that small graphs go through it too.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
@@ -28,6 +27,7 @@ from gdatalog.planner.order import symmetry
 from gdatalog.planner.order.edges import Symmetries, comparison, literals_of
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.relation import Relation
+from tests.cases import cases, share
 from tests.corners import CORNERS
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.oracle import TooLong, evaluate
@@ -38,7 +38,6 @@ from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
-PATTERNS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 TRIANGLE = "E(x, y), E(y, z), E(x, z)"
 K4 = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d)"
 # Hubs have the smallest numbers; 0 to 5 are joined to nearly all.
@@ -266,15 +265,6 @@ def forced_here() -> Iterator[None]:
         yield
 
 
-def share(percent: int) -> settings:
-    return settings(
-        max_examples=max(1, PATTERNS * percent // 100),
-        deadline=None,
-        phases=[Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 @pytest.mark.drawn
 @share(20)
 @given(st.integers(0, 2**32).map(drawn_pattern))
@@ -443,7 +433,7 @@ def test_rewriting_is_switched_in_one_place() -> None:
     assert conjunction.in_degree_order is symmetry.in_degree_order
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(
     ends=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=120),
     both_ways=st.booleans(),

@@ -94,9 +94,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     run = evaluator.run
 
-    def noted(plan: Any, inputs: Any) -> Any:
+    def noted(plan: Any, *rest: Any) -> Any:
         found.append(plan.stratum.relations)
-        return run(plan, inputs)
+        return run(plan, *rest)
 
     monkeypatch.setattr(evaluator, "run", noted)
     return found

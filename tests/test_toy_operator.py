@@ -12,7 +12,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.engine import recursion_planner
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
@@ -60,11 +60,13 @@ class Search:
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return (str(self),)
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
-        after: dict[int, list[int]] = {}
-        edges = (column.tolist() for column in inputs.relation(self.edges).keys)
-        for x, y in zip(*edges, strict=True):
-            after.setdefault(x, []).append(y)
+    def prepare(self, context: ExecutionContext) -> Adjacency:
+        return Adjacency()
+
+    def run(
+        self, prepared: Adjacency, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        after = prepared.lists_of(inputs.relation(self.edges))
         if len(after) > self.most:
             return Unsuited()
         record = inputs.context.metrics.begun(self.of.stratum, inputs.context.limits)
@@ -75,6 +77,21 @@ class Search:
         record.end({self.schema.name: len(rows)})
         name, names, types = self.schema.name, self.schema.columns, self.schema.types
         return {name: Relation.of_blocks(names, types, [columns], len(rows), True)}
+
+
+class Adjacency:
+    """What runs share: the lists of a relation of edges, while it stays the same."""
+
+    def __init__(self) -> None:
+        self.of: Relation | None = None
+        self.after: dict[int, list[int]] = {}
+
+    def lists_of(self, edges: Relation) -> dict[int, list[int]]:
+        if self.of is not edges:
+            self.of, self.after = edges, {}
+            for x, y in zip(*(column.tolist() for column in edges.keys), strict=True):
+                self.after.setdefault(x, []).append(y)
+        return self.after
 
 
 def reached(start: int, after: dict[int, list[int]]) -> set[int]:
@@ -150,6 +167,30 @@ def test_it_runs_and_shows_in_explain_and_profile(db: gd.Database) -> None:
     assert TOLD in found and ROUNDS not in found
 
 
+def test_its_runs_share_what_is_prepared(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Adjacency] = []
+
+    def prepare(self: Search, context: ExecutionContext) -> Adjacency:
+        made.append(Adjacency())
+        return made[-1]
+
+    monkeypatch.setattr(Search, "prepare", prepare)
+    db["W"] = [(k, k * x, k * y) for k in (1, 2) for x, y in EDGES]
+    asked = db.prepare(
+        "e(x, y) <- W($k, x, y). path(x, z) <- e(x, z). path(x, z) <- path(x, y), e(y, z)."
+        "?- path(x, y)."
+    )
+    for _ in range(3):
+        assert {*asked(k=1)} == expected(EDGES)
+    before = len(made)
+    assert {*asked(k=2)} == expected([(2 * x, 2 * y) for x, y in EDGES])
+    assert len(made) == before and 8 in made[-1].after[6]
+    db.insert("W", [(1, 4, 1)])  # over another relation the query is bound again
+    for _ in range(3):
+        assert {*asked(k=1)} == expected([*EDGES, (4, 1)])
+    assert len(made) > before and made[-1].after[4] == [1]
+
+
 def test_rounds_run_where_it_does_not_suit(db: gd.Database) -> None:
     db["E"] = EDGES + FROM_FIVE  # of more vertices
     assert answer(db) == expected(EDGES + FROM_FIVE)
@@ -174,7 +215,8 @@ def rows_there(operator: Operator, edges: list[tuple[int, int]]) -> list[tuple[i
     """What a worker returns, which has data of its own."""
     with gd.connect(device="cpu") as db:
         db["E"] = edges
-        found = operator.run(planned(db)[1])
+        inputs = planned(db)[1]
+        found = operator.run(operator.prepare(inputs.context), inputs)
         assert isinstance(found, dict)
         return [*zip(*(column.tolist() for column in found["path"].keys), strict=True)]
 

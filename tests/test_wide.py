@@ -6,7 +6,6 @@ and, in the slow test, 100,000 rows. A case is drawn as a Datalog rule and as SQ
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from dataclasses import dataclass
 from random import Random
@@ -16,13 +15,14 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from tests.cases import PROGRAMS
 from tests.interpreted import interpreted
 
 duckdb = pytest.importorskip("duckdb")
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
-CASES = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
+CASES = PROGRAMS // 10
 KEYS = ("dense", "sparse", "far apart")
 WIDTHS = (1, 2, 2, 3, 5, 12, 30)
 

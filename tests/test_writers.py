@@ -30,6 +30,7 @@ from gdatalog.storage.table import Table, TextColumn, TextSet
 from gdatalog.storage.text_functions import text_functions_for
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_table
+from tests.cases import cases
 
 
 @pytest.fixture(autouse=True)
@@ -287,7 +288,7 @@ def test_a_kill_leaves_the_old_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.tsv", "r.json", "r.jsonl", "r.parquet", "r.csv.gz"])
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(25), suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_round_trips(name: str, table: Table) -> None:
     write_table(table, name)
@@ -295,7 +296,7 @@ def test_round_trips(name: str, table: Table) -> None:
     assert (again.names, again.types, to_rows(again)) == (table.names, table.types, to_rows(table))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(60), suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_facts_round_trip_or_are_refused(table: Table) -> None:
     texts = [value for row in to_rows(table) for value in row if isinstance(value, str)]

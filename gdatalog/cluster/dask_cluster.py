@@ -218,14 +218,14 @@ class DaskCluster:
         placement, counted, fixpoint = operator.placement, operator.counted, operator.fixpoint
         ranged = fixpoint if placement.by is not None else None
         if counted and ranged is not None:
-            splits = ranged.prepared(inputs)
-            counts = KeyRangeFixpoint(*given, splits, True).numbers()
+            counting = KeyRangeFixpoint(*given, ranged, inputs, True)
+            counts = counting.numbers()
             if counts is not None:
-                return counted_relations(splits, counts)
+                return counted_relations(counting.splits, counts)
         if counted and placement.until:
             return None
         if ranged is not None:
-            found = KeyRangeFixpoint(*given, ranged.prepared(inputs), False).relations()
+            found = KeyRangeFixpoint(*given, ranged, inputs, False).relations()
             if found is not None:
                 return found
         owners = HashPartitions(*given, operator.rounds, inputs, placement.parted)

@@ -73,12 +73,12 @@ class Native:
     def __call__(self, *args: Array | Scalar) -> Scalar:
         words: list[int] = []
         for arg, kind in zip(args, self.given, strict=True):
-            words += self.words(arg, kind)
-        packed = np.array(words + _ROOM, dtype=np.uint64)
-        status = self.entry(packed.ctypes.data)
+            words += (int(arg) & _WORD,) if kind == "i64" else self.words(arg, kind)
+        packed = array("Q", words + _ROOM)
+        status = self.entry(packed.buffer_info()[0])
         if self.result in ("i64", "void"):
             return status if self.result == "i64" else None
-        return _unpacked(packed, status, self.result)
+        return _unpacked(np.frombuffer(packed, dtype=np.uint64), status, self.result)
 
     def words(self, arg: Array | Scalar, kind: str) -> tuple[int, ...]:
         """The words that pass an argument: a number, or an array's address and length."""

@@ -25,6 +25,7 @@ from gdatalog.cpu_ops.arrays import (
     times,
     totals,
 )
+from gdatalog.cpu_ops.byte_marks import seen_rows
 from gdatalog.cpu_ops.functions import evaluate, test
 from gdatalog.cpu_ops.intersection import (
     bound_in,
@@ -33,10 +34,12 @@ from gdatalog.cpu_ops.intersection import (
     find_in,
     intersect_lists,
     level_of,
-    marked_rows,
     ranges,
 )
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
 from gdatalog.storage.sorting import merge_rows, sort_rows
+
+on_device: DeviceOps | None = None

@@ -8,7 +8,7 @@ Arrays that do not fit in memory are files, which loops change in place.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,11 +17,15 @@ from numpy.typing import DTypeLike
 from gdatalog.codegen import native
 from gdatalog.codegen.helpers import lattice
 from gdatalog.codegen.loop_language import LoopError
+from gdatalog.storage.kept import Kept
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
 from gdatalog.storage.trie import Trie, TrieLevel
+
+LooseTries = Mapping[tuple[int, ...], Trie | None]  # by columns; None: not possible
+_LOOSE = Kept[LooseTries](lambda made: sum(t.nbytes for t in made.values() if t is not None))
 
 SPARE = 1 << 30  # queue entries, beside one for each group
 BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group
@@ -230,8 +234,14 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
 
 def loose_of(relation: Relation, order: tuple[int, ...]) -> Trie | None:
     """The same for a relation's columns, cached."""
-    found = relation.loose.get(order)
-    if found is None and order not in relation.loose:
+    known = loose_tries(relation)
+    if order not in known:
         keys = relation.store.as_they_are()
-        found = relation.loose[order] = loose_trie([keys[column] for column in order])
-    return found
+        known = {**known, order: loose_trie([keys[column] for column in order])}
+        _LOOSE.put(relation.store, known)
+    return known[order]
+
+
+def loose_tries(relation: Relation) -> LooseTries:
+    """The loose tries of a relation that have been asked for."""
+    return _LOOSE.of(relation.store) or {}

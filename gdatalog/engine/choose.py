@@ -11,7 +11,7 @@ an index would have paid.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import shared_by
@@ -30,6 +30,7 @@ from gdatalog.plan.join_plan import (
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
+from gdatalog.storage.kept import Kept
 from gdatalog.storage.relation import Relation
 
 MOST_REMEMBERED = 1000
@@ -37,6 +38,13 @@ MOST_REMEMBERED = 1000
 ASKED_FOR = "asked for"
 
 _looked: dict[object, int] = {}  # rows looked at, by join and output
+
+Scans = Mapping[frozenset[int], int]
+# How often the rows of a relation were scanned for constants, by the constants' columns.
+_SCANS = Kept[Scans](follows=True)
+# How often rows that have not changed were scanned for some columns, without constants.
+_WHOLE_SCANS = Kept[Scans]()
+FEWER = 8  # times fewer distinct values than rows, for an index instead of scans of all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +147,17 @@ def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) 
 
 def scanned(join: JoinPlan, relation: Relation) -> None:
     """Counts a scan of a relation."""
+    kept, columns = _counted_as(join)
+    before = kept.of(relation.store) or {}
+    kept.put(relation.store, {**before, columns: before.get(columns, 0) + 1})
+
+
+def _counted_as(join: JoinPlan) -> tuple[Kept[Scans], frozenset[int]]:
+    """Where scans like this one are counted: by the columns that must equal constants, else by the
+    columns that are read."""
+    assert join.scan is not None
     fixed, _ = _compared(join)
-    if fixed:
-        relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
+    return (_SCANS, fixed) if fixed else (_WHOLE_SCANS, frozenset(join.scan.columns))
 
 
 def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
@@ -151,8 +167,11 @@ def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) 
         return False
     relation, used = relation_of(join.scan.relation), frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
-    if relation.scans.get(fixed, 0) >= scans:
-        return True
+    kept, columns = _counted_as(join)
+    if (kept.of(relation.store) or {}).get(columns, 0) >= scans:
+        few = FEWER * relation.statistics.distinct(columns) <= relation.at_most
+        if fixed or (few and not bounded):
+            return True
     for order, tests, weighted, ranked in relation.indexes:
         whole = weighted or not join.bag or len(order) == len(relation.types)
         if tests or ranked or not whole or frozenset(order[: len(used)]) != used:

@@ -21,7 +21,7 @@ from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Settings, Strategy, Thresholds
 from gdatalog.storage.load_options import Declared
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
@@ -72,7 +72,8 @@ class StratumInputs:
     `seeds`: the rows of its own relations that no rule derives. `limit`: at most this many rows of
     its one relation are needed. `since`: what was added since its relations were `known`. `replan`
     plans a stratum again. `made`: what planning has computed already. `unfit`: which
-    operators turned out not to fit the device.
+    operators turned out not to fit the device. `tries`: indexes that exist already, in place of
+    relations: on a worker, those that it was sent.
     """
 
     context: ExecutionContext
@@ -86,6 +87,7 @@ class StratumInputs:
     made: dict[Hashable, Any] = field(default_factory=dict)
     replan: Replan | None = None
     unfit: list[When] = field(default_factory=list)
+    tries: Mapping[TrieRef, Trie] = field(default_factory=dict)
 
     def with_schemas(self, more: Mapping[str, Schema]) -> StratumInputs:
         """The same with the schemas of more relations."""
@@ -97,7 +99,8 @@ Replan = Callable[[Stratum, str], tuple["Operator", StratumInputs]]
 
 
 class Operator(Protocol):
-    """A node of a plan: plain data that says how a stratum is evaluated, and runs it."""
+    """A node of a plan: plain data that says how a stratum is evaluated, prepares that, and runs
+    it."""
 
     @property
     def parts(self) -> tuple[Operator, ...]:
@@ -111,8 +114,13 @@ class Operator(Protocol):
         """Its words for `explain`, and those of its parts. `whole`: including what runs if compiled
         loops do not suit, or the device has no room."""
 
+    def prepare(self, context: ExecutionContext) -> Any:
+        """What its runs share, because it does not depend on the rows of one of them: compiled
+        functions, variants of rules, buffers. It is made once, and kept with the plan; one run at a
+        time has it."""
+
     def run(
-        self, inputs: StratumInputs, until: tuple[When, ...] = ()
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Mapping[str, Relation] | When:
         """The stratum's relations, or a condition that was met: one of `until`, or that this
         operator does not suit."""
@@ -209,7 +217,7 @@ class RuleInputs:
     limit: int | None = None
     report: RuleRun | None = None
     stats: RuleRound | None = None
-    lasting: dict[int, RowMarks] | None = None
+    lasting: dict[int, SeenRows] | None = None
     on_host: Sources | None = None
     resident: Sources | None = None
     in_cells: bool = False

@@ -7,7 +7,7 @@ cluster may stay there, and so does a relation of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass
-from gdatalog.storage.on_device import DeviceOps, KnownRows, RowOps, brought, is_on_host
+from gdatalog.storage.on_device import KnownRows, RowOps, brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart, RemoteRows
 from gdatalog.storage.row_store import joined_column
@@ -75,11 +75,6 @@ def nbytes_of(derived: Derived) -> int:
     if far_rows(derived) is not None:
         return 0
     return sum(held_bytes(column) for block in blocks_of(derived) for column in block)
-
-
-def device_ops(ops: Ops) -> DeviceOps | None:
-    """The operations for the arrays' device; None for NumPy."""
-    return None if ops.xp is np else cast(DeviceOps, ops)
 
 
 def laid(rows: Columns, ops: RowOps) -> Columns:
@@ -170,7 +165,7 @@ def relation_of(
         return Relation.of_parts(columns, types, lying, far.keeper, distinct)
     blocks = [block for part in filled for block in blocks_of(part)]
     count = sum(map(count_of, filled))
-    there = device_ops(ops)
+    there = ops.on_device
     here = [is_on_host(column) for block in blocks for column in block]
     if there is not None and any(here):
         size = sum(column.nbytes for block in blocks for column in block)

@@ -33,6 +33,7 @@ class Device(Protocol):
 
     `name`: what users write: "cpu", "cuda:0". `members`: the names of the devices that work
     together as this one. `ops`: the operations of `executors`; their `xp` creates and holds arrays.
+    `accelerator`: the device with what only an accelerator has, if it is one.
     """
 
     @property
@@ -43,6 +44,9 @@ class Device(Protocol):
 
     @property
     def ops(self) -> Ops: ...
+
+    @property
+    def accelerator(self) -> Accelerator | None: ...
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """The trie that a plan reads, in memory that the device's executors can read."""
@@ -118,11 +122,6 @@ class AcceleratorGroup(Accelerator, Protocol):
         Returns their blocks on the first member, by relation."""
 
 
-def accelerator(device: Device) -> Accelerator | None:
-    """The device, unless it is the CPU."""
-    return None if isinstance(device, Cpu) else cast(Accelerator, device)
-
-
 def group_of(device: Device) -> AcceleratorGroup | None:
     """The device, if it has several members."""
     return cast(AcceleratorGroup, device) if len(device.members) > 1 else None
@@ -134,10 +133,11 @@ class Cpu:
     name = "cpu"
     members = ("cpu",)
     ops: Ops = cpu_ops
+    accelerator: Accelerator | None = None
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         asked = (ref.columns, ref.tests, ref.weighted, ref.ranked)
-        found = relation.asked.get(asked)
+        found = relation.asked(asked)
         if found is not None:
             return found
         with current_watch().work("sorting", as_called(ref.relation)):

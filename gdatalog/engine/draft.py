@@ -17,10 +17,11 @@ from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
+from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.rule_text import rule_text
-from gdatalog.planner.check.walk import contains_aggregate
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import plan_over
@@ -44,13 +45,17 @@ class StratumDraft:
         self.inputs = inputs.with_schemas(self.added) if self.added else inputs
         self.context = inputs.context
         self._plans: dict[tuple[int, bool], RulePlan] = {}
+        self._recursive: dict[int, bool] = {}
 
     def grows(self, name: str) -> bool:
         """Whether it is a relation of this stratum, and the stratum is recursive."""
         return self.stratum.recursive and name in self.stratum.relations
 
     def recursive(self, rule: CheckedRule) -> bool:
-        return is_recursive(self.stratum, rule)
+        found = self._recursive.get(id(rule))
+        if found is None:
+            found = self._recursive[id(rule)] = is_recursive(self.stratum, rule)
+        return found
 
     @property
     def recursive_rules(self) -> list[CheckedRule]:
@@ -108,7 +113,7 @@ class StratumDraft:
         algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
         if not recursive and context.cluster is None:
             if context.settings.algebra != "never" and (
-                rule.aggregated or contains_aggregate(rule.body)
+                rule.aggregated or all_of(Aggregate, rule.body)
             ):
                 algebra = algebra_of(context.settings, on_cpu, context.limits)
             least_rows = least_scanned(context.settings) if on_cpu else None

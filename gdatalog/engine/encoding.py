@@ -18,22 +18,20 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.row_codes import dictionaries, in_codes, note_codes, note_covers
+from gdatalog.parser.syntax import Atom
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.check.walk import atoms_in
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import ABSENT, Dictionary
-from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
-
-# Cached dictionaries and encodings of a relation.
-KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,9 @@ class Encoded:
         names = tuple(own.get(at) for at in range(len(relation.types)))
         decoded = Relation.of_codes(relation.columns, relation.types, relation, names)
         if all(dictionary.lasting for dictionary in own.values()):
-            decoded.encoded[names] = relation
+            note_codes(decoded, names, relation)
             for at, dictionary in own.items():
-                _covers(dictionary, decoded, at)
+                note_covers(dictionary, decoded, at)
         return decoded
 
     def names(self) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
 
 def _reads_many(stratum: Stratum, inputs: StratumInputs) -> bool:
     """Whether a stratum reads a relation with so many rows that codes may pay."""
-    read = {atom.name for atom in atoms_in(*(rule.body for rule in stratum.rules))}
+    read = {atom.name for atom in all_of(Atom, *(rule.body for rule in stratum.rules))}
     least = inputs.context.thresholds.coded_from
     return any(inputs.relation(n).at_most >= least for n in read.difference(stratum.relations))
 
@@ -210,9 +208,9 @@ class _Keys:
 
     def _shared(self, columns: Sequence[tuple[Relation, int]]) -> Dictionary | None:
         (first, at), *others = columns
-        for dictionary in first.dictionaries.get(at, ()):
+        for dictionary in dictionaries(first, at):
             in_order = not (self.domain.ordered and dictionary.more)
-            if in_order and all(dictionary in r.dictionaries.get(c, ()) for r, c in others):
+            if in_order and all(dictionary in dictionaries(r, c) for r, c in others):
                 return dictionary
         return None
 
@@ -222,12 +220,12 @@ class _Keys:
         if found is None or not all(self._has(found, relation, at) for relation, at in self.below):
             found = Dictionary.of([relation.column(at) for relation, at in self.below])
             for relation, at in self.below:
-                _covers(found, relation, at)
+                note_covers(found, relation, at)
         return found
 
     def _has(self, dictionary: Dictionary, relation: Relation, at: int) -> bool:
         """Whether a dictionary has all keys of a column, or can add them."""
-        if dictionary in relation.dictionaries.get(at, ()):
+        if dictionary in dictionaries(relation, at):
             return True
         column = relation.column(at)
         if self.domain.ordered:
@@ -235,7 +233,7 @@ class _Keys:
         else:
             has = dictionary.add(column)
         if has:
-            _covers(dictionary, relation, at)
+            note_covers(dictionary, relation, at)
         return bool(has)
 
 
@@ -244,12 +242,6 @@ def _sparse(relation: Relation, at: int, low: int, high: int) -> bool:
     if high - low < 4 * relation.at_most:
         return False
     return high - low >= 4 * relation.statistics.distinct(frozenset((at,))) + 1024
-
-
-def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
-    """Records that a dictionary has all keys of a column."""
-    kept = relation.dictionaries.setdefault(at, [])
-    kept[:] = [*kept[1 - KEPT :], dictionary]
 
 
 def _encoded(
@@ -290,7 +282,7 @@ def _encoded(
         if name not in relations:
             plain = inputs.relation(name)
             own = tuple(known.get((name, at)) for at in range(len(plain.types)))
-            relations[name] = _relation(plain, own)
+            relations[name] = in_codes(plain, own)
             if relations[name] is not plain:
                 context.limits.charge(f"codes of {name}", relations[name].nbytes)
         return relations[name]
@@ -317,27 +309,6 @@ def _codes(
             code += ~absent.setdefault(value, len(absent))
         codes[use.name] = code
     return codes
-
-
-def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
-    """A relation with codes in encoded columns, cached for other readers."""
-    if all(dictionary is None for dictionary in own):
-        return plain
-    found = plain.encoded.get(own)
-    if found is not None:
-        return found
-    pairs = zip(plain.rows, own, strict=True)
-    keys = tuple(column if codes is None else codes.encode(column) for column, codes in pairs)
-    known, types = plain.store.known, plain.types
-    if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
-        made = Relation(plain.columns, types, keys, plain.length)
-    else:
-        distinct = known >= KnownRows.DISTINCT
-        made = Relation.of_blocks(plain.columns, types, [keys], plain.at_most, distinct)
-    while len(plain.encoded) >= KEPT:
-        del plain.encoded[next(iter(plain.encoded))]
-    plain.encoded[own] = made
-    return made
 
 
 def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:

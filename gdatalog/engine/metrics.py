@@ -101,24 +101,30 @@ class RuleRound:
         return ", ".join(dict.fromkeys(self.executors.values()))
 
 
-@contextmanager
-def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
+class measured:
     """Adds the time of this context to metrics of a rule, and to a profile's the costs, even if an
     error ends it."""
-    began, before = perf_counter(), None if report is None else time_spent()
-    if report is not None:
-        report.unfinished = True
-    try:
-        yield
+
+    __slots__ = ("_before", "_began", "_report", "_stats")
+
+    def __init__(self, report: RuleRun | None, stats: RuleRound | None = None) -> None:
+        self._report, self._stats = report, stats
+
+    def __enter__(self) -> None:
+        if self._report is not None:
+            self._report.unfinished, self._before = True, time_spent()
+        self._began = perf_counter()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        seconds, report = perf_counter() - self._began, self._report
         if report is not None:
-            report.unfinished = False
-    finally:
-        seconds = perf_counter() - began
-        if report is not None and before is not None:
+            report.unfinished = kind is not None
             report.seconds += seconds
-            report.add_costs(time_spent() - before)
-        if stats is not None:
-            stats.seconds += seconds
+            spent = time_spent()
+            if spent is not self._before:
+                report.add_costs(spent - self._before)
+        if self._stats is not None:
+            self._stats.seconds += seconds
 
 
 @dataclass(frozen=True, slots=True)

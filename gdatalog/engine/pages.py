@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.account import default_limit
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.device import HOST, accelerator
+from gdatalog.engine.device import HOST
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import schedule
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
@@ -277,7 +277,7 @@ def paging(
     cells: Schedule | str,
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
-    how, device = context.settings.host_indexes, accelerator(context.device)
+    how, device = context.settings.host_indexes, context.device.accelerator
     if device is None or how == "cells" or join.given is not None:
         return None
     made = device.paged()

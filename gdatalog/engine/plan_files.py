@@ -52,7 +52,7 @@ def plan_from_files(
 ) -> RulePlan:
     """The stored plan of a rule; otherwise the one that `make` gives, which is stored. `settings`:
     what else planning reads."""
-    places = Places([rule.span, *(part.span for part in rule.parts)])
+    places = Places([rule.span, *[part.span for part in rule.parts]])
     thresholds = "" if inputs.thresholds == Thresholds() else inputs.thresholds
     types = sorted(rule.types.items())
     what = repr((rule.head, rule.body, types, [*places.known], settings, thresholds))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import dataclass
 
@@ -51,12 +51,16 @@ class PlannedRules:
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:
-    return [part for part in walk(rule.body) if isinstance(part, Atom)] if rule.body else []
+    return all_of(Atom, rule.body)
 
 
 def is_recursive(stratum: Stratum, rule: CheckedRule) -> bool:
     """Whether a rule reads relations of its own stratum."""
-    return stratum.recursive and any(atom.name in stratum.relations for atom in atoms(rule))
+    if stratum.recursive:
+        for atom in all_of(Atom, rule.body):
+            if atom.name in stratum.relations:
+                return True
+    return False
 
 
 def called(stratum: Stratum, rule: CheckedRule) -> str:

@@ -8,7 +8,7 @@ from gdatalog.parser.syntax import Atom
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.rewrite.algebra import Algebra
 from gdatalog.values import TypeName
@@ -50,4 +50,4 @@ def looked_up(rule: CheckedRule) -> bool:
     """Whether the plan of a rule is looked up and stored."""
     if len(rule.span.source.text) >= LONG_TEXT:
         return True
-    return sum(isinstance(part, Atom) for part in walk(rule.body)) >= MANY_ATOMS
+    return len(all_of(Atom, rule.body)) >= MANY_ATOMS

@@ -20,6 +20,7 @@ from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.kept import Kept
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.on_device import rows_among, rows_with
 from gdatalog.storage.relation import Relation
@@ -30,6 +31,9 @@ from gdatalog.storage.trie import Trie
 # A relation that does not change meanwhile; and what is called with new tries and build times.
 Finished = Callable[[p.TrieRef], Relation | None]
 Tell = Callable[[p.TrieRef, Trie, float | None], None]
+
+# Columns by which only a part of a relation's rows was indexed.
+_PART_INDEXED = Kept[frozenset[tuple[int, ...]]](follows=True)
 
 SAMPLE = 512  # sampled rows for the selectivity of values
 
@@ -103,7 +107,7 @@ def semi_joined(
         if atom.rows is not None and len(atom.rows) <= thresholds.narrowed_share * whole.at_most:
             part, began = whole.part_of(atom.keys, atom.rows), perf_counter()
             found[atom.ref] = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
-            whole.narrowed.add(atom.ref.columns)
+            note_part_indexed(whole, atom.ref.columns)
             tell(atom.ref, found[atom.ref], perf_counter() - began)
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
@@ -113,7 +117,18 @@ def _is_waited_for(ref: p.TrieRef, relation: Relation | None, least: int) -> boo
     if relation is None or ref.ranked or relation.at_most < least:
         return False
     indexed = relation.indexed(ref.columns, ref.tests, ref.weighted)
-    return not indexed and ref.columns not in relation.narrowed
+    return not indexed and not part_indexed(relation, ref.columns)
+
+
+def part_indexed(relation: Relation, columns: tuple[int, ...]) -> bool:
+    """Whether only a part of the rows was indexed by these columns before: the next index is of all
+    rows."""
+    return columns in (_PART_INDEXED.of(relation.store) or ())
+
+
+def note_part_indexed(relation: Relation, columns: tuple[int, ...]) -> None:
+    known = _PART_INDEXED.of(relation.store) or frozenset()
+    _PART_INDEXED.put(relation.store, known | {columns})
 
 
 def _atoms(join: p.JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:

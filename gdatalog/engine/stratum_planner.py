@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
@@ -71,12 +72,16 @@ def _rules(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str
     return plan_recursion(stratum, inputs, counted, on_host=excluded == "device")
 
 
-def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
+def run(plan: StratumPlan, inputs: StratumInputs, ready: list[Any] | None = None) -> Relations:
     """Runs a plan with the inputs that it was made for; returns its relations, or their sizes if it
-    only counts."""
+    only counts. `ready`: of a plan that is kept, what was prepared and is not in use."""
+    try:
+        prepared = (ready or []).pop()
+    except IndexError:  # none is left, or another thread took the last one
+        prepared = plan.root.prepare(inputs.context)
     try:
         with _temporary_files(plan.stratum, inputs):
-            found = plan.root.run(inputs)
+            found = plan.root.run(prepared, inputs)
     finally:
         for condition in inputs.unfit:
             stratum = plan.stratum
@@ -86,6 +91,8 @@ def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
     if not isinstance(plan.root, Placed):
         inputs.context.metrics.devices.append(inputs.context.device.name)
     assert not isinstance(found, CONDITIONS), "no condition was asked for"
+    if ready is not None:
+        ready.append(prepared)
     return found
 
 

@@ -5,8 +5,7 @@ It runs each rule of a nonrecursive stratum once; the operators of recursion ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -32,7 +31,7 @@ from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import cached_property
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, RowMarks, brought
+from gdatalog.storage.on_device import KnownRows, SeenRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -99,7 +98,7 @@ class StratumRun:
         (name,) = self.rules
         parts = self.first(name, limit)
         if optimum_columns(self.rules[name]):
-            self._add(name, parts)
+            self.add(name, parts)
             return self.finished()
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
@@ -140,15 +139,18 @@ class StratumRun:
         self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in tables.items()}
 
-    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+    def add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
         table = self.tables[name]
+        if not parts:
+            new = table.add((), 0)
+        else:
 
-        def added() -> Relation:
-            return table.add(*union_rows(parts, self.ops))
+            def added() -> Relation:
+                return table.add(*union_rows(parts, self.ops))
 
-        count = found + sum(map(count_of, parts))
-        new = cancellable(count, added) if self.context.device is CPU else added()
+            count = found + sum(map(count_of, parts))
+            new = cancellable(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -214,7 +216,7 @@ class StratumRun:
         self,
         plan: RulePlan,
         limit: int | None,
-        lasting: dict[int, RowMarks] | None = None,
+        lasting: dict[int, SeenRows] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
         stats: RuleRound | None = None,
@@ -294,8 +296,7 @@ class StratumRun:
                 with spending("indexing"):
                     whole.store.distinct()
             self._distinct[id(join)] = self._are_distinct(join)  # before these rows are taken
-            rows = whole.rows
-            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+            return whole.side_by_side(join.scan.columns)
         delta = self.deltas[join.given.relation]
         if self.context.device is CPU:
             return delta.rows, delta.length
@@ -316,6 +317,8 @@ class StratumRun:
         )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        if ref in self.inputs.tries:
+            return self.inputs.tries[ref]
         device = device or self.context.device
         table = self.tables[ref.relation] if self.grows(ref.relation) else None
         part = parts.get(ref)
@@ -324,7 +327,7 @@ class StratumRun:
         else:
             relation = self.inputs.relation(ref.relation) if table is None else table.full()
         if device is CPU and (ref in self._charged or part is not None):
-            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
+            found = relation.asked((ref.columns, ref.tests, ref.weighted, ref.ranked))
             if found is not None:
                 return found
         trie = self._trie(device, relation, ref)
@@ -355,12 +358,18 @@ class StratumRun:
             metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
-@contextmanager
-def placed(rule: CheckedRule) -> Iterator[None]:
+class placed:
     """Within this context, memory limit errors name the place of this rule."""
-    try:
-        yield
-    except MemoryLimitError as error:
-        if error.span is None and rule.span.source != NOWHERE.source:
-            error.span = rule.span
-        raise
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, rule: CheckedRule) -> None:
+        self._rule = rule
+
+    def __enter__(self) -> None:
+        """Nothing is to do before an error."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MemoryLimitError) and error.span is None:
+            span = self._rule.span
+            error.span = span if span.source != NOWHERE.source else None

@@ -35,7 +35,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -61,30 +61,41 @@ class Variant:
     assumes."""
 
     def __init__(self, run: StratumRun, rule: CheckedRule, whole: RulePlan, number: int) -> None:
-        self.run, self.rule, self.whole, self.number = run, rule, whole, number
+        self.rule, self.whole, self.number = rule, whole, number
         self.plan, self.expected = alone(whole, number), float(DELTA)
         self.called = called(run.stratum, rule)  # for progress reports
+        self.enter(run)
+        self._begin()
+
+    def enter(self, run: StratumRun) -> None:
+        """Begins another evaluation, with the loops that earlier ones have compiled."""
+        self.run = run
         self.thresholds = run.context.thresholds
         self.must = True  # whether to wait for loops that are not compiled yet
         self.waiting = 0.0  # rows not reported to the compiler yet
         self.report: RuleRun | None = None  # a profile's metrics of the whole plan
         self.found = 0  # new rows that loops found in this round
-        self._begin()
+        self.looked = 0  # rows looked at breadth-first
+        self.followed = 0  # rows processed breadth-first
+
+    def leave(self) -> None:
+        """Ends an evaluation: nothing refers to its rows any more."""
+        self.lasting, self.tries, self.report = {}, [], None
+        del self.run
 
     def _begin(self) -> None:
         """Sets the attributes that depend on the plan's join."""
         (self.join,) = self.plan.joins
         assert self.join.given is not None
         self.follows = self.join.given.relation  # whose new rows it processes
-        self.looked = 0  # rows looked at breadth-first
-        self.followed = 0  # rows processed breadth-first
+        self.looked = self.followed = 0
         self.rate = inf  # rows that loops recently looked at per input row
         self.unprintable = False  # whether there are no loops
         # Loops by the layouts of their indexes and by the kind of dedup index; and those that are
         # not compiled yet.
         self.loops: OrderedDict[object, PlanFunction] = OrderedDict()
         self.printed: dict[object, PrintedPlan] = {}
-        self.lasting: dict[int, RowMarks] = {}  # its state over all rounds
+        self.lasting: dict[int, SeenRows] = {}  # its state over all rounds
         refs, tables = self.join.tries, self.run.tables
         # The numbers of the indexes of relations that the fixpoint changes, and these.
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
@@ -259,8 +270,6 @@ class Variant:
     ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
-        from gdatalog.printer.layouts import layouts_of
-
         refs = self.join.tries
         if not self.tries:
             self.tries = [
@@ -275,6 +284,8 @@ class Variant:
         if parts is NO_PARTS:  # hash tries vary only in the look-up at their roots
             key += tuple([trie.levels[0].dense for trie in grown.values()])
         else:
+            from gdatalog.printer.layouts import layouts_of
+
             key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
         loops = self.loops.get(key) or self._made(key, tries, hashed)
         if loops is None:
@@ -322,19 +333,21 @@ class Variant:
         if table is None:
             return False
         grown: Grown = {}  # the indexes of growing relations that grow in place
+        others: list[TrieRef] = []
         for ref in self.growing:
-            read = self.run.tables[ref.relation]
+            read, trie = self.run.tables[ref.relation], None
             if isinstance(read, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
                 behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
                 trie = read.hash_trie(ref.columns, behind)
-                if trie is not None:
-                    grown[ref] = trie
-        others = [ref for ref in self.growing if ref not in grown]
-        return all(
-            self._follow_block(block, table, parts, grown, stats)
-            for parts in self._combinations(others)
-            for block in pieces(self._blocks())
-        )
+            if trie is None:
+                others.append(ref)
+            else:
+                grown[ref] = trie
+        for parts in self._combinations(others):
+            for block in pieces(self._blocks()):
+                if not self._follow_block(block, table, parts, grown, stats):
+                    return False
+        return True
 
     def _follow_block(
         self, given: Columns, table: DeltaRelation, parts: Parts, grown: Grown, stats: RuleRound
@@ -358,7 +371,7 @@ class Variant:
                 looked_by = count * self.rate / thresholds.loops_looked_each
                 hands = 1 + int(min(most, max(given_by, looked_by)))
                 before = 0
-                loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)
+                loops.begin(given, hands)
             room = known.room if isinstance(known, Hashed) else ENDLESS
             status = loops.go_on(known.arguments, room, limits)
             tried, rows = loops.counts()
@@ -397,6 +410,9 @@ class Variant:
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
     """Joins short blocks of rows, because each run of loops has fixed costs."""
+    if len(blocks) == 1:
+        yield tuple([np.ascontiguousarray(column) for column in blocks[0]])
+        return
     waiting: list[Columns] = []
     for at, block in enumerate(blocks, 1):
         waiting.append(block)

@@ -45,11 +45,13 @@ class FreshWorker:
 
     call: Bound
     outputs: list[str]
+    width: int  # bytes of an output row
     scratch: list[Argument]
     state: Array
     control: Array
     share: int = 0
     room: int = 0  # rows of the next block
+    few: list[Block] = field(default_factory=list)  # the rows, if one small block has all
     rows: Blocks | None = None
     account: Account = field(default_factory=Account)
     charged: int = 0  # bytes
@@ -75,14 +77,13 @@ class FreshWorker:
             self.control[calls.STOP_FLAG] = 1
 
     def _run(self) -> None:
-        call, state = self.call, self.state
+        call, state, width = self.call, self.state, self.width
         arrays = call.arrays
         while True:
             room = min(self.room, self.share)
             if room == 0:
                 self.status = CROWDED
                 return
-            width = sum(arrays[name].itemsize for name in self.outputs)
             if len(arrays[self.outputs[0]]) < room:
                 self._let_go_of_outputs()
                 self._charge(room * width)
@@ -106,12 +107,16 @@ class FreshWorker:
         self.kept += kept
         arrays = self.call.arrays
         room = len(arrays[self.outputs[0]])
+        if 2 * kept < room and self.status != calls.FULL and self.rows is None:
+            self.few.append(tuple([arrays[name][:kept].copy() for name in self.outputs]))
+            return  # the caller takes them at once
         block = tuple(arrays[name][:kept] for name in self.outputs)
         if 2 * kept < room:
             block = tuple(column.copy() for column in block)
         else:
             self._let_go_of_outputs()
-        assert self.rows is not None
+        if self.rows is None:
+            self.rows = Blocks(self.account)
         self.rows.add(block)
         self._charge(sum(arrays[name].nbytes for name in self.outputs))
 
@@ -124,14 +129,21 @@ class FreshWorker:
         """Charges the kept rows, and this many bytes of the current block."""
         held = outputs + (0 if self.rows is None else self.rows.held)
         change, self.charged = held - self.charged, held
-        self.account.add("blocks", change)
+        if change:
+            self.account.add("blocks", change)
 
     def take_rows(self) -> list[Block]:
         """Returns the kept rows, which are no longer charged. A short block is reused."""
-        if any(self.call.arrays[name].nbytes > LARGE for name in self.outputs):
+        if self.width * len(self.call.arrays[self.outputs[0]]) > LARGE:
             self._let_go_of_outputs()
-        blocks = [] if self.rows is None else self.rows.take()
-        self._charge(0)
+        blocks = self.few
+        if blocks:
+            self.few = []
+        if self.rows is not None:
+            blocks += self.rows.take()
+            self.rows = None
+        if self.charged:
+            self._charge(0)
         return blocks
 
     def clear(self) -> None:
@@ -139,12 +151,9 @@ class FreshWorker:
             if argument.kind in MARKING:
                 self.call.arrays[argument.name][:] = 0
 
-    def take(self, shared: Mapping[str, Array], lengths: Mapping[str, int]) -> None:
-        """Sets what all workers read, and scratch of at least these lengths."""
+    def take(self, lengths: Mapping[str, int]) -> None:
+        """Sets scratch of at least these lengths."""
         call = self.call
-        for name, array in shared.items():
-            if call.arrays[name] is not array:
-                call.set(name, array)
         for argument in self.scratch:
             if len(call.arrays[argument.name]) < lengths[argument.name]:
                 made = np.zeros(lengths[argument.name], dtype=calls.DTYPES[argument.type])
@@ -192,7 +201,8 @@ class PlanFunction:
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
         self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
         self._given = [each.name for each in printed.arguments if each.kind == "given"]
-        self._shared: dict[str, Array] = {}
+        self._columns = [name for name in self._given if name.startswith("new")]
+        self._shared: dict[str, Array] = {}  # what all workers have
         self._lengths: dict[str, int] = {}  # of scratch
 
     def _worker(self) -> FreshWorker:
@@ -210,7 +220,17 @@ class PlanFunction:
             length = len(printed.counters) if argument.kind == "counts" else 0
             length = length or argument.length
             arrays[argument.name] = np.zeros(length, dtype=calls.DTYPES[argument.type])
-        return FreshWorker(Bound(self.function, arrays), outputs, scratch, state, self.control)
+        width, call = sum(arrays[name].itemsize for name in outputs), Bound(self.function, arrays)
+        for name, array in self._shared.items():
+            call.set(name, array)
+        return FreshWorker(call, outputs, width, scratch, state, self.control)
+
+    def renew(self, scope: Scope) -> None:
+        """Continues in another evaluation, with its parameters."""
+        self.scope = scope
+        for name, array in self.printed.expressions.arguments(scope).items():
+            for worker in self.workers if name in self.printed.expressions.types() else ():
+                worker.call.set(name, array)
 
     def use(self, function: Callable[..., int]) -> None:
         """Continues with the same function, perhaps in better code."""
@@ -222,6 +242,7 @@ class PlanFunction:
         """Sets the plan's tries."""
         scratch: list[Argument] = []
         now = [tries[number] for number in self.printed.which]
+        shared = self._shared
         for at, trie in enumerate(now):
             hashed = isinstance(trie, HashTrie)
             if trie is self._tries[at] and not hashed:
@@ -232,7 +253,12 @@ class PlanFunction:
                 self._sizes[place] = calls.scalar_of(kind, trie, depth)
             for name, kind, depth in reads.arrays:
                 array = calls.SHARED[kind](trie, depth)
-                self._shared[name] = array if hashed else np.ascontiguousarray(array)
+                if not hashed:
+                    array = np.ascontiguousarray(array)
+                if shared.get(name) is not array:
+                    shared[name] = array
+                    for worker in self.workers:
+                        worker.call.set(name, array)
             scratch += reads.scratch
         for argument in scratch:
             self._lengths[argument.name] = calls.scratch_length(argument, now)
@@ -255,7 +281,7 @@ class PlanFunction:
                     for worker in self.workers:
                         worker.call.let_go(name)
 
-    def begin(self, given: Mapping[str, Array], hands: int) -> None:
+    def begin(self, given: Sequence[Array], hands: int) -> None:
         """Starts from the first of these rows; `hands`: how many threads are worth starting."""
         self.control[calls.COUNTER] = 0
         # Workers that have begun must finish, so their number stays the same until all is done.
@@ -263,13 +289,13 @@ class PlanFunction:
         while len(self.workers) < hands:
             self.workers.append(self._worker())
         self.at_work = self.workers[:hands]
-        texts = self.printed.expressions
-        beside = dict(given)
+        texts, beside = self.printed.expressions, dict(zip(self._columns, given, strict=True))
         if texts.of_symbols:  # there may be new symbols
             beside |= texts.arguments(self.scope)
         for worker in self.at_work:
             worker.state[3] = hands
-            worker.take(self._shared, self._lengths)
+            if worker.scratch:
+                worker.take(self._lengths)
             for name, array in beside.items():
                 worker.call.set(name, array)
             worker.begin()
@@ -286,15 +312,16 @@ class PlanFunction:
                 worker.call.set(name, array)
             worker.share = room // len(workers)
             worker.account = limits.account
-            worker.rows = worker.rows or Blocks(limits.account)
         if len(workers) == 1:
             workers[0].run()
         else:
             lftj.run_together([worker.run for worker in workers], self.control, limits)
         for worker in workers:
             if worker.error is not None:
-                error, worker.error, worker.rows = worker.error, None, None
+                error, worker.error, worker.rows, worker.few = worker.error, None, None, []
                 raise error
+        if len(workers) == 1 and workers[0].status == calls.DONE:
+            return calls.DONE
         found = {worker.status for worker in workers}
         for status in (calls.FAILED, calls.OVERFLOW, calls.OUTSIDE, CROWDED):
             if status in found:

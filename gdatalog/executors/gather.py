@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
@@ -169,7 +167,7 @@ class Gathering:
         becomes short."""
         self.pending += count
         self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
-        if self.level is not None and self.ops.xp is np and self._spill():
+        if self.level is not None and self.ops.on_device is None and self._spill():
             return
         crowded = 2 * self._merging() > self.limits.spare()
         if self.pending > max(self.limits.chunk, self.settled // 8 if crowded else self.settled):
@@ -424,7 +422,7 @@ class Gathering:
         if not keys:
             whole: Array = ops.xp.full(count, len(rows[0]))
             return whole
-        if ops.xp is np:
+        if ops.on_device is None:
             counted = lengths_of_groups(rows[: len(keys)])
         else:
             _, groups = ops.group_rows(rows[: len(keys)], len(rows[0]))

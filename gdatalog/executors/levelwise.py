@@ -28,7 +28,7 @@ from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts,
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.table import Array
 
 __all__ = ["Levelwise", "StepCounts"]
@@ -42,7 +42,7 @@ class Levelwise(LevelWalk):
     _bases: int = 0
     _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
-    _marked: dict[int, RowMarks] = field(default_factory=dict)  # by id of the compact step
+    _seen: dict[int, SeenRows] = field(default_factory=dict)  # by id of the compact step
 
     def run(self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
@@ -151,21 +151,17 @@ class Levelwise(LevelWalk):
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
-        memory = self._marked if self.lasting is None or not step.lasting else self.lasting
-        marked = memory.get(id(step))
-        if (
-            marked is None
-            and self.lasting is None
-            and frontier.size <= self.thresholds.unmarked_most
-        ):
+        memory = self._seen if self.lasting is None or not step.lasting else self.lasting
+        seen = memory.get(id(step))
+        if seen is None and self.lasting is None and frontier.size <= self.thresholds.unmarked_most:
             return frontier.take(self.ops.first_rows(columns))
-        if marked is None:
+        if seen is None:
             most = min(self.thresholds.marked_bytes, self.limits.spare() // 8)
-            marked = self.ops.marked_rows(most)
-            memory[id(step)] = marked
-        if marked.fits(columns):
-            rows = marked.news(columns)
-            every = (*(self.lasting or {}).values(), *self._marked.values())
+            seen = self.ops.seen_rows(most)
+            memory[id(step)] = seen
+        if seen.fits(columns):
+            rows = seen.news(columns)
+            every = (*(self.lasting or {}).values(), *self._seen.values())
             self.limits.charge("rows followed", sum(held.nbytes for held in every))
         elif id(step) in self._idle_compacts:
             return frontier

@@ -16,7 +16,7 @@ from gdatalog.executors.ops import Ops
 from gdatalog.plan.join_plan import Expr, Participant, Slot, Step
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
-from gdatalog.storage.on_device import RowMarks
+from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -86,7 +86,7 @@ class LevelWalk(ABC):
     scope: Scope
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, RowMarks] | None = None  # state shared by all rounds of a fixpoint
+    lasting: dict[int, SeenRows] | None = None  # state shared by all rounds of a fixpoint
     thresholds: Thresholds = Thresholds()
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
@@ -166,7 +166,7 @@ class RowSet(Sink):
     _pending_bytes: int = 0
     _charged: int = 0  # bytes
     _runs: SortedRuns | None = None  # settled rows that lie in files
-    _marked: RowMarks | None = None  # a bitmap instead, if few rows are possible
+    _marked: SeenRows | None = None  # marks instead, if few rows are possible
     _types: list[np.dtype[np.generic]] = field(default_factory=list)  # types of the marked columns
 
     def __post_init__(self) -> None:
@@ -259,9 +259,9 @@ class RowSet(Sink):
         return True
 
     def _mark(self, blocks: list[Columns]) -> bool:
-        """Marks the rows of blocks in a bitmap if few rows are possible: most later rows will be
-        duplicates, and setting a bit is cheaper than a sort."""
-        marked = self.ops.marked_rows(min(self.thresholds.marked_bytes, self.limits.spare() // 4))
+        """Marks the rows of blocks if few rows are possible: most later rows will be duplicates,
+        and a mark is cheaper than a sort."""
+        marked = self.ops.seen_rows(min(self.thresholds.marked_bytes, self.limits.spare() // 4))
         if not all(marked.fits(block) for block in blocks):
             return False
         self._types = [

@@ -23,7 +23,7 @@ from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
 from gdatalog.settings import Settings
-from gdatalog.storage.on_device import is_on_host
+from gdatalog.storage.on_device import DeviceOps, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.values import INT_MAX
@@ -50,6 +50,10 @@ class Gpu:
     @property
     def members(self) -> tuple[str, ...]:
         return (self.driver.name,)
+
+    @property
+    def accelerator(self) -> Gpu:
+        return self
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """The trie of a relation that a plan reads, built on the device and cached there."""
@@ -185,6 +189,10 @@ _EACH = 16  # rows that a thread adds up before it adds to a group's total
 
 class Sums(Intersections):
     """Operations on groups."""
+
+    @property
+    def on_device(self) -> DeviceOps:
+        return self
 
     def sums_by(self, groups: Array, count: int, amounts: Array | None) -> Array:
         """The sum of each group's amounts (1 each if None)."""

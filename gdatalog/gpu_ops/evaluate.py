@@ -27,8 +27,9 @@ from gdatalog.cpu_ops.functions import (
     to_keys,
     to_values,
 )
+from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
-from gdatalog.gpu_ops.rows import Array, DeviceMarkedRows, RowOperations
+from gdatalog.gpu_ops.rows import Array, RowOperations
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill
@@ -77,9 +78,9 @@ class ExpressionOperations(RowOperations):
             self._ranks[symbols] = ranks
         return ranks[codes]
 
-    def marked_rows(self, most: int) -> DeviceMarkedRows:
+    def seen_rows(self, most: int) -> DeviceByteMarks:
         """An empty set of rows, with at most `most` bytes of marks."""
-        return DeviceMarkedRows(self, most)
+        return DeviceByteMarks(self, most)
 
     def _long(self, values: Array, size: int) -> Array:
         if len(values) == size:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
-from gdatalog.cpu_ops.intersection import MarkedRows
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
@@ -358,39 +357,3 @@ class RowOperations(Arrays):
             else column.astype(xp.int32 if next(fits) else xp.int64, copy=False)
             for column in columns
         )
-
-
-# A set of rows on a device as marks, one byte for each possible row.
-
-
-class DeviceMarkedRows(MarkedRows):
-    packing = DevicePacking
-
-    def __init__(self, ops: RowOperations, most: int) -> None:
-        self.ops = ops
-        super().__init__(most)
-
-    def zeros(self, size: int) -> Array:
-        return self.ops.xp.zeros(size, dtype=bool)
-
-    def spans(self, rows: Columns) -> list[tuple[int, int]]:
-        return self.ops.spans(rows)
-
-    def _grow(self, packing: RowPacking) -> None:
-        known = (
-            None if self._packing is None else self.rows([np.dtype(np.int64)] * len(packing.bits))
-        )
-        self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
-        if known is not None:
-            self.add(known)
-
-    def _fresh(self, packed: Array) -> Array:
-        fresh = self.ops.survivors(~self._marks[packed])
-        return fresh[self.ops.first_rows((packed[fresh],))]
-
-    def count(self) -> int:
-        return len(self.ops.survivors(self._marks))
-
-    def rows(self, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
-        assert self._packing is not None
-        return self._packing.unpack(self.ops.survivors(self._marks), dtypes)

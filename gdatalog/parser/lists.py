@@ -63,16 +63,17 @@ def constants(source: SourceText, at: int) -> Token | None:
     return None
 
 
-def comparisons(source: SourceText, at: int, between: str) -> Token | None:
+def comparisons(source: SourceText, at: int, after_comma: bool) -> Token | None:
     """Reads many comparisons of one variable with constants from `at` on.
 
     Comparisons by `=` must be separated by semicolons, all others by commas; anything else is left
     to the scanner.
     """
     first = _FIRST.match(source.text, at)
-    if first is None or (first[2] == "=") != (between == ";"):
+    if first is None or (first[2] == "=" and after_comma):
         return None
     name, op = first[1], first[2]
+    between = ";" if op == "=" else ","
     kind = _KIND.get(first[3], "int")
     run = _compared(kind, between).match(source.text, at)
     if run is None or name in NAMED or name in INFIX_WORDS:
@@ -150,8 +151,12 @@ def compared(literals: list[s.Literal], *, either: bool) -> list[s.Literal]:
     """Merges many comparisons of one variable by one operator into one node. The literals are those
     of a conjunction or, if `either`, of a disjunction: there `x = 1 ; x = 2 ; ...` becomes `x in
     {1, 2, ...}`."""
-    if len(literals) < MANY and not any(map(_holds_many, literals)):
-        return literals
+    if len(literals) < MANY:
+        for literal in literals:
+            if type(literal) in (s.Compare, s.Member) and _holds_many(literal):
+                break
+        else:
+            return literals
     groups: dict[tuple[str, str, str], list[int]] = {}
     for at, literal in enumerate(literals):
         found = _one_variable(literal)

@@ -188,9 +188,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
             if listing and listing == depth:
                 many = constants(source, end)
             else:
-                many = comparisons(source, end, ",")
-                if many is None and kind != "COMMA":
-                    many = comparisons(source, end, ";")
+                many = comparisons(source, end, kind == "COMMA")
             if many is not None:
                 tokens.append(many)
                 operand = True

@@ -28,10 +28,14 @@ class Bytes:
 @dataclass(frozen=True, slots=True)
 class SmallRounds:
     """After `count` rounds, or that times a power of two, the average round has fewer than `rows`
-    rows."""
+    rows. Rounds of earlier runs of a kept plan count."""
 
     count: int
     rows: int
+
+    def met(self, rounds: int, rows: int) -> bool:
+        """Whether so many rounds with so many rows meet it."""
+        return rounds >= self.count and rows < rounds * self.rows
 
     def __str__(self) -> str:
         return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"

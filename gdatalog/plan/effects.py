@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from gdatalog.plan import join_plan as p
 from gdatalog.records import replace
@@ -14,7 +14,8 @@ def reads(step: p.Step) -> frozenset[str]:
         return frozenset(step.ranks)
     if isinstance(step, (p.Branch, p.Tally)):
         return frozenset(step.reads)
-    return frozenset().union(*map(p.slots, expressions(step)))
+    found = expressions(step)
+    return frozenset().union(*map(p.slots, found)) if found else frozenset()
 
 
 def expressions(step: p.Step) -> tuple[p.Expr, ...]:
@@ -23,7 +24,7 @@ def expressions(step: p.Step) -> tuple[p.Expr, ...]:
         case p.Seek():
             return (step.value,)
         case p.Join():
-            return tuple(bound for _, bound in step.cuts)
+            return tuple([bound for _, bound in step.cuts])
         case p.Assign():
             return (step.expr,)
         case p.Generate():
@@ -65,15 +66,17 @@ def may_fail(steps: tuple[p.Step, ...]) -> bool:
     return False
 
 
-def all_steps(steps: tuple[p.Step, ...]) -> Iterator[p.Step]:
+def all_steps(steps: tuple[p.Step, ...]) -> list[p.Step]:
     """The steps, and all steps inside their branches and tallies."""
+    found = []
     for step in steps:
-        yield step
+        found.append(step)
         if isinstance(step, p.Branch):
             for inner in step.alternatives:
-                yield from all_steps(inner)
+                found += all_steps(inner)
         elif isinstance(step, p.Tally):
-            yield from all_steps(step.steps)
+            found += all_steps(step.steps)
+    return found
 
 
 def without(steps: tuple[p.Step, ...], variable: str) -> tuple[p.Step, ...]:
@@ -158,11 +161,17 @@ def one_row_each(join: p.JoinPlan) -> bool:
     for step in join.steps:
         if isinstance(step, p.Restore) and outputs.issuperset(step.variables):
             outputs.update(step.ranks)
-    loops = (step for step in join.steps if isinstance(step, (p.Join, p.Generate)))
-    given = () if join.given is None else (slot.name for slot in join.given.slots)
-    reductions = (step.reduction for step in join.steps if isinstance(step, p.Branch))
-    exports = (name for each in reductions if each is not None for name, _ in each.exports)
-    return outputs.issuperset((*given, *(step.variable for step in loops), *exports))
+    for slot in () if join.given is None else join.given.slots:
+        if slot.name not in outputs:
+            return False
+    for step in join.steps:
+        if isinstance(step, (p.Join, p.Generate)) and step.variable not in outputs:
+            return False
+        if isinstance(step, p.Branch) and step.reduction is not None:
+            for name, _ in step.reduction.exports:
+                if name not in outputs:
+                    return False
+    return True
 
 
 def widens(join: p.JoinPlan) -> bool:

@@ -66,8 +66,11 @@ class Places:
         self.sources = [source for source, _ in found.values()]
         self.firsts = [first for _, first in found.values()]
         self.known: dict[tuple[int, ...], Span] = {}
+        numbers = {key: number for number, key in enumerate(found)}
         for span in spans:
-            self.known.setdefault(self.of(span), span)
+            number = numbers[id(span.source)]
+            first = self.firsts[number]
+            self.known.setdefault((number, span.start - first, span.end - first), span)
 
     def of(self, span: Span) -> tuple[int, ...]:
         """The number of a span's source, its start and its end, relative to the rule."""
@@ -102,11 +105,18 @@ def packed(value: Any, places: Places) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is tuple:
-        return [_TUPLE, *(packed(item, places) for item in value)]
     number = _NUMBERS.get(kind)
     if number is not None:
-        return [number, *(packed(getattr(value, name), places) for name in _NAMES[kind])]
+        found: list[Any] = [number]
+        for name in _NAMES[kind]:
+            item = getattr(value, name)
+            found.append(item if type(item) in _PLAIN else packed(item, places))
+        return found
+    if kind is tuple:
+        found = [_TUPLE]
+        for item in value:
+            found.append(item if type(item) in _PLAIN else packed(item, places))
+        return found
     if kind is Span:
         return [_SPAN, *places.of(value)]
     if kind is frozenset:
@@ -126,7 +136,9 @@ def unpacked(stored: Any, places: Places) -> Any:
     number, *items = stored
     if number == _SPAN:
         return places.span(items)
-    values = [item if type(item) in _PLAIN else unpacked(item, places) for item in items]
+    values = []
+    for item in items:
+        values.append(item if type(item) in _PLAIN else unpacked(item, places))
     if number == _TUPLE:
         return tuple(values)
     if number == _SET:

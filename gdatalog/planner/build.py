@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import chain
 from math import inf
 
 from gdatalog.plan import join_plan as p
@@ -196,10 +195,12 @@ class ConjunctionBuilder:
         tests = [item for item in self.items if isinstance(item, n.TestItem)]
         whole = self.plan.whole_lists
         self.within = [item for item in tests if not whole and within_atom(item.test, atoms)]
-        seen_to = {*self.within, *atoms}
-        self.waiting = [item for item in dict.fromkeys(self.items) if item not in seen_to]
-        variables = (item.variables for item in (*self.waiting, *atoms))
-        uses = Counter(chain(self.live, self.outer, *variables))
+        seen_to = set(map(id, self.within))
+        others = [i for i in self.items if not isinstance(i, n.AtomItem) and id(i) not in seen_to]
+        self.waiting = list(dict.fromkeys(others))
+        uses = Counter([*self.live, *self.outer])
+        for each in (*self.waiting, *atoms):
+            uses.update(each.variables)
         opened = [self._open_atom(item, uses) for item in atoms]
         for atom, known in opened:
             for column, term in known:
@@ -227,11 +228,14 @@ class ConjunctionBuilder:
         rest = self.rest
         if rest.any_ready(self._ready):
             return True
-        givers = (item for item in rest.others if isinstance(item, n.GenerateItem))
-        generators = [item for item in givers if item.sources <= self.bound]
+        generators = []
+        for item in rest.others:
+            if isinstance(item, n.GenerateItem) and item.sources <= self.bound:
+                generators.append(item)
         name = rest.first()
-        others = [*([] if name is None else [name]), *(item.slot.name for item in generators)]
-        before = min(map(self._rank, others), default=inf)
+        before = inf if name is None else self._rank(name)
+        for item in generators:
+            before = min(before, self._rank(item.slot.name))
         due = n.next_due(rest.others, self.bound, self._rank, before)
         if due is not None:
             self._compute(due)
@@ -239,18 +243,15 @@ class ConjunctionBuilder:
         if self._split():
             return True
         joined = rest.first(joined=True)
-        for item in (
-            sorted(generators, key=lambda item: self._rank(item.slot.name))
-            if joined is None
-            else []
-        ):
+        if joined is None:
+            generators.sort(key=lambda item: self._rank(item.slot.name))
+        for item in generators if joined is None else ():
             # If an atom has fewer values of the variable, it binds, and the generator tests.
             fewest = map(self._values, rest.binding(item.slot.name))
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
-        first = not any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
-        if first and name is not None:
+        if joined is None and name is not None and not self._begun():
             joined = name  # constants connect nothing
         if joined is not None:
             self._join(joined)
@@ -264,14 +265,18 @@ class ConjunctionBuilder:
                 self._done(other, p.Assign(slot.name, "bool", other.as_test(), (), True))
                 self.steps.append(p.Filter(slot))
                 return True
-        late = [item for item in rest.others if self._computable(item)]
-        if late:
-            self._compute(late[0])
-            return True
+        for other in rest.others:
+            if self._computable(other):
+                self._compute(other)
+                return True
         if name is not None:
             self._join(name)
             return True
         return False
+
+    def _begun(self) -> bool:
+        """Whether a step binds a variable, other than aggregates and restored values."""
+        return any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
 
     def _ready(self, item: n.Item) -> bool:
         """Adds the step of an item if its variables are bound and it cannot fail."""
@@ -363,17 +368,16 @@ class ConjunctionBuilder:
             if item is not None:
                 self.rest.remove(item)
         kind = kind_of(name, [atoms[0].item])
-        implied = tuple(
-            (place, at)
-            for place, atom in enumerate(atoms)
-            for at, (_, (op, bound)) in enumerate(cuts)
-            if isinstance(bound, p.Slot) and atom.ensures(name, op, bound.name)
-        )
+        implied = []
+        for place, atom in enumerate(atoms):
+            for at, (_, (op, bound)) in enumerate(cuts):
+                if isinstance(bound, p.Slot) and atom.ensures(name, op, bound.name):
+                    implied.append((place, at))
+        limits = tuple([cut for _, cut in cuts])
         participants = self._participants(name)
         self.rows = self.order.estimates.get(name, self.rows)
-        self.steps.append(
-            p.Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
-        )
+        step = p.Join(name, kind, participants, limits, tuple(implied), None, self.rows)
+        self.steps.append(step)
         self._bind((name,))
 
     def _generate(self, item: n.GenerateItem) -> None:
@@ -395,8 +399,7 @@ class ConjunctionBuilder:
         if not self.rest.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
-        begun = any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
-        if not opened or not (begun or self.bag):
+        if not opened or not (self.bag or self._begun()):
             return False
         rest: list[n.Item] = [*(atom.item for atom in opened), *self.rest.items]
         rest += [

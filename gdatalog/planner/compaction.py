@@ -24,8 +24,9 @@ def compact_rows(
     `recursive`: the relations that change in the current fixpoint. `given`: the variables that are
     bound before the first step.
     """
-    if any(isinstance(step, p.Join) and step.reuse is not None for step in steps):
-        return tuple(steps)  # a list to be reused must not change
+    for step in steps:
+        if isinstance(step, p.Join) and step.reuse is not None:
+            return tuple(steps)  # a list to be reused must not change
     lasts = _lasts(steps)
     bound: list[str] = list(given)
     dead: set[str] = set()
@@ -36,7 +37,9 @@ def compact_rows(
     computed: dict[str, frozenset[str]] = {}  # computed variables, and those they are computed from
     done: list[p.Step] = []
     for at, step in enumerate(steps):
-        ended += (name for name in ends.pop(at - 1, ()) if name not in live)
+        for name in ends.pop(at - 1, ()):
+            if name not in live:
+                ended.append(name)
         if isinstance(step, p.Join) and bound and ended:
             needed = {name for name in bound if name in live or lasts.get(name, -1) >= at}
             newly = [name for name in ended if not _determined(name, needed, computed)]
@@ -69,8 +72,9 @@ def _lasts(steps: Sequence[p.Step]) -> dict[str, int]:
         for name in reads(step):
             found[name] = at
     for step in steps:
-        for part in participants(step):
-            for name in binds(step) or reads(step):
+        parts = participants(step)
+        for name in (binds(step) or reads(step)) if parts else ():
+            for part in parts:
                 found[name] = max(found.get(name, -1), walks[part.trie])
     return found
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gdatalog.plan.join_plan import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
@@ -28,6 +28,8 @@ class Comparisons:
         self.unequal: set[frozenset[str]] = set()
         self.limits: dict[str, list[Limit]] = {}
         for item in items:
+            if isinstance(item, AtomItem):
+                continue
             match item:
                 case TestItem(Apply("!=", (Slot(a), Slot(b)))):
                     self.unequal.add(frozenset((a, b)))
@@ -49,10 +51,13 @@ class Comparisons:
         # A computation that can fail must fail even if a later test would not hold: so if there is
         # one, implications use only variables that atoms bind.
         sure = under.keys() & over.keys()
-        if any(map(item_may_fail, items)):
+        for item in items if sure or self.limits else ():
+            if isinstance(item, AtomItem | TestItem) or not item_may_fail(item):
+                continue
             held = variables_of(item for item in items if isinstance(item, AtomItem))
             sure &= held
             self.limits = {name: told for name, told in self.limits.items() if name in held}
+            break
         for middle in sorted(sure):
             for low in sorted(under[middle]):
                 for high in sorted(over[middle]):
@@ -115,10 +120,13 @@ class Comparisons:
 
     def between(self, left: str, right: str) -> list[str]:
         """The operators implied between two variables, without redundant ones."""
-        below = next((op for op in ("<", "<=") if self.implies(left, op, right)), None)
-        above = next((op for op in (">", ">=") if self.implies(left, op, right)), None)
-        found = [op for op in (below, above) if op is not None]
-        if "<" not in found and ">" not in found and self.implies(left, "!=", right):
+        below, above = self.below.get((left, right)), self.below.get((right, left))
+        found = []
+        if below is not None:
+            found.append("<" if below else "<=")
+        if above is not None:
+            found.append(">" if above else ">=")
+        if not below and not above and frozenset((left, right)) in self.unequal:
             found.append("!=")
         return found
 
@@ -129,7 +137,7 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
     narrowest: dict[tuple[str, str], tuple[Value, bool, Item]] = {}
     looser: set[Item] = set()
     for item in items:
-        limit = _limit_of(item)
+        limit = None if isinstance(item, AtomItem) else _limit_of(item)
         if limit is None or not isinstance(limit[2], Constant) or limit[2].value != limit[2].value:
             continue  # NaN compares with nothing
         name, op, value = *limit[:2], limit[2].value
@@ -175,11 +183,13 @@ def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool
     return limit in own
 
 
-def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+def rising(items: Iterable[Item], sizes: Statistics) -> list[tuple[str, str]]:
     """Pairs of variables that ascend because an atom's relation contains only such rows."""
+    found = []
     for item in items:
         if isinstance(item, AtomItem) and not item.ranked:
             for low, high in sizes(item.relation, item.version).rises:
                 a, b = item.args[low], item.args[high]
                 if isinstance(a, Slot) and isinstance(b, Slot):
-                    yield a.name, b.name
+                    found.append((a.name, b.name))
+    return found

@@ -25,7 +25,7 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     """The connected components of items, in which bound variables connect nothing; in the order of
     the text."""
     known = frozenset(bound)
-    groups = connected(item.variables - known for item in items)
+    groups = connected([item.variables - known for item in items])
     return [[items[at] for at in group] for group in groups]
 
 
@@ -59,8 +59,10 @@ class Rest:
         """`asked`: the variables of the answer. `rank`: the place of a variable in the order."""
         self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
         self._items = list(self._numbers)
-        others = (item for item in self._items if not isinstance(item, TestItem))
-        self._others: dict[Item, None] = dict.fromkeys(others)
+        self._others: dict[Item, None] = {}
+        for item in self._items:
+            if not isinstance(item, TestItem):
+                self._others[item] = None
         self._mentions: dict[str, list[int]] = {}
         for item, number in self._numbers.items():
             for name in item.variables:
@@ -130,8 +132,12 @@ class Rest:
 
     def mentioning(self, name: str) -> list[Item]:
         """The items that contain a variable."""
-        some = (self._items[number] for number in self._mentions.get(name, ()))
-        return [item for item in some if item in self._numbers]
+        found = []
+        for number in self._mentions.get(name, ()):
+            item = self._items[number]
+            if item in self._numbers:
+                found.append(item)
+        return found
 
     def remove(self, item: Item) -> None:
         del self._numbers[item]
@@ -155,7 +161,12 @@ class Rest:
 
     def holding(self, name: str) -> list[AtomState]:
         """The atoms in which a variable is not bound yet."""
-        return [atom for atom in self._holding.get(name, ()) if atom.open(name)]
+        found = []
+        for atom in self._holding.get(name, ()):
+            column = atom.columns.get(name)
+            if column is not None and column not in atom.taken:
+                found.append(atom)
+        return found
 
     def binding(self, name: str) -> list[AtomState]:
         """The atoms that can bind a variable; none if it is computed."""
@@ -166,7 +177,9 @@ class Rest:
         heap = self._joined if joined else self._all
         while heap:
             name = self._names[heap[0][1]]
-            if any(atom.open(name) and (atom.order or not joined) for atom in self._holding[name]):
-                return name
+            for atom in self._holding[name]:
+                column = atom.columns.get(name)
+                if column is not None and column not in atom.taken and (atom.order or not joined):
+                    return name
             heappop(heap)
         return None

@@ -9,7 +9,7 @@ from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
-from gdatalog.planner.passes import PassNotes, run_passes
+from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.records import dataclass
 
@@ -30,15 +30,14 @@ class ConjunctionDraft:
     nested: bool
     restores: bool
 
-    @property
-    def done(self) -> bool:
-        return False
-
     def lines(self) -> tuple[str, ...]:
         return (body_text(self.items),)
 
     def rewritten(self, notes: PassNotes | None = None) -> Sequence[n.Item]:
-        run_passes(PASSES, self, notes)
+        for each in PASSES:
+            each(self)
+            if notes is not None:
+                notes.note(each, self.lines())
         return self.items
 
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import Node, atoms_in, conjunction, rebuild, walk
+from gdatalog.planner.check.walk import Node, all_of, conjunction, rebuild, walk
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.records import dataclass, replace
 
@@ -125,7 +125,7 @@ class _UnionFind:
             self._head(arg, (rule.head.name, at))
         if rule.body is not None:
             self._literal(rule.body)
-            atoms = atoms_in(rule.body)
+            atoms = all_of(s.Atom, rule.body)
             names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, s.Var))
             self._met.update((number, name) for name, uses in names.items() if uses > 1)
 

@@ -9,7 +9,7 @@ normal form.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from math import inf
 from typing import Any
@@ -38,9 +38,14 @@ class AtomItem:
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "variables", frozenset(arg.name for arg in self.args if isinstance(arg, p.Slot))
-        )
+        names = []
+        for arg in self.args:
+            if isinstance(arg, p.Slot):
+                names.append(arg.name)
+        object.__setattr__(self, "variables", frozenset(names))
+
+    def __hash__(self) -> int:  # a set of names keeps its hash
+        return hash((self.relation, self.version, self.variables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +236,18 @@ Conjunction = tuple[Item, ...]
 
 
 def variables_of(items: Iterable[Item]) -> frozenset[str]:
-    return frozenset().union(*(item.variables for item in items))
+    return frozenset().union(*[item.variables for item in items])
 
 
-def places_of(name: str, items: Iterable[Item]) -> Iterator[tuple[AtomItem, int]]:
+def places_of(name: str, items: Iterable[Item]) -> list[tuple[AtomItem, int]]:
     """The atoms with a variable, and its columns there."""
+    found = []
     for item in items:
-        for at, arg in enumerate(item.args if isinstance(item, AtomItem) else ()):
-            if isinstance(item, AtomItem) and isinstance(arg, p.Slot) and arg.name == name:
-                yield item, at
+        if isinstance(item, AtomItem) and name in item.variables:
+            for at, arg in enumerate(item.args):
+                if isinstance(arg, p.Slot) and arg.name == name:
+                    found.append((item, at))
+    return found
 
 
 def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:
@@ -315,12 +323,12 @@ def next_due(
 ) -> AggregateItem | None:
     """The aggregate to compute now, if there is one: its variables are bound, and its rank is at
     most `before`, the rank of the next variable."""
-    found = [
-        (place, item_may_fail(item), at, item)
-        for at, item in enumerate(items)
-        if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound
-        if (place := rank(item.slot.name)) <= before
-    ]
+    found = []
+    for at, item in enumerate(items):
+        if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound:
+            place = rank(item.slot.name)
+            if place <= before:
+                found.append((place, item_may_fail(item), at, item))
     return min(found)[3] if found else None
 
 

@@ -11,7 +11,6 @@ from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.compaction import compact_rows
 from gdatalog.planner.order.atoms import scanning
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.passes import run_passes
 from gdatalog.records import dataclass, replace
 
 
@@ -27,7 +26,11 @@ def plan_join(
     """The join of a conjunction. `live`: the variables that are read after it; `given`: the rows
     that it runs for; `recursive`: the relations of its stratum."""
     draft = JoinDraft(inputs, items, outputs, live, bag, given, recursive)
-    run_passes(PASSES, draft, None if inputs.notes is None else inputs.notes.within(None))
+    notes = None if inputs.notes is None else inputs.notes.within(None)
+    for each in PASSES:
+        each(draft)
+        if notes is not None:
+            notes.note(each, draft.lines())
     assert draft.join is not None
     return draft.join
 
@@ -45,10 +48,6 @@ class JoinDraft:
     recursive: Collection[str]
     rows: float = 1.0
     join: JoinPlan | None = None
-
-    @property
-    def done(self) -> bool:
-        return False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -24,15 +24,18 @@ def reuse_lists(
     joins = [step for step in steps if isinstance(step, p.Join)]
     if sum(len(join.participants) > 1 for join in joins) < 2:
         return tuple(steps)
-    lists = {
-        join.variable: [_list(join, place, atoms) for place in range(len(join.participants))]
-        for join in joins
-    }
-    made_of: dict[str, list[object]] = {}  # of the levels that are reused: the parts of their lists
-    reads: dict[str, tuple[p.Join, list[object]]] = {}
-    holding: dict[object, list[int]] = {}  # for each list, the earlier levels that it is part of
+    # For each level its lists, by number: equal lists have one number.
+    numbers: dict[object, int] = {None: -1}
+    lists: dict[str, list[int]] = {}
+    for join in joins:
+        own = lists[join.variable] = []
+        for place in range(len(join.participants)):
+            own.append(numbers.setdefault(_list(join, place, atoms), len(numbers)))
+    made_of: dict[str, list[int]] = {}  # of the levels that are reused: the parts of their lists
+    reads: dict[str, tuple[p.Join, list[int]]] = {}
+    holding: dict[int, list[int]] = {}  # for each list, the earlier levels that it is part of
     for at, join in enumerate(joins):
-        best: tuple[p.Join, list[object]] | None = None
+        best: tuple[p.Join, list[int]] | None = None
         shares = Counter(
             number for part in set(lists[join.variable]) for number in holding.get(part, ())
         )
@@ -40,7 +43,7 @@ def reuse_lists(
             shared = (
                 part
                 for part in lists[earlier.variable]
-                if part is not None and part in lists[join.variable]
+                if part >= 0 and part in lists[join.variable]
             )
             parts = made_of.get(earlier.variable) or list(dict.fromkeys(shared))
             # A list that reuses another includes the other's tries and cuts.
@@ -53,7 +56,7 @@ def reuse_lists(
                 and (best is None or len(parts) >= len(best[1]))
             ):
                 best = earlier, parts
-        for part in set(lists[join.variable]) - {None}:
+        for part in set(lists[join.variable]) - {-1}:
             holding.setdefault(part, []).append(at)
         if best is not None:
             reads[join.variable] = best
@@ -69,7 +72,7 @@ def reuse_lists(
     return tuple(done)
 
 
-def _reader(step: p.Join, earlier: p.Join, parts: list[object], mine: list[object]) -> p.Join:
+def _reader(step: p.Join, earlier: p.Join, parts: list[int], mine: list[int]) -> p.Join:
     covers = tuple(place for place, part in enumerate(mine) if part in parts)
     implied = tuple(
         at
@@ -79,7 +82,7 @@ def _reader(step: p.Join, earlier: p.Join, parts: list[object], mine: list[objec
     return replace(step, reuse=p.Reuse(earlier.variable, covers, implied))
 
 
-def _made(step: p.Join, mine: list[object], parts: list[object] | None) -> list[p.Step]:
+def _made(step: p.Join, mine: list[int], parts: list[int] | None) -> list[p.Step]:
     """A level whose list is reused has only the shared participants; the others are looked up."""
     if parts is None:
         return [step]

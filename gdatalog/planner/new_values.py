@@ -130,8 +130,7 @@ def _is(side: s.Expr, name: str) -> bool:
 def _outer(*sides: s.Expr) -> set[str]:
     """The variables of expressions that aggregates do not bind themselves."""
     found = {name for side in sides for name in w.variables(side)}
-    inner = (part for side in sides for part in w.walk(side) if isinstance(part, s.Aggregate))
-    return found.difference(*(part.locals for part in inner))
+    return found.difference(*(part.locals for part in w.all_of(s.Aggregate, *sides)))
 
 
 def _flows(

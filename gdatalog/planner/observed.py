@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 from zlib import crc32
 
@@ -81,18 +82,14 @@ class Observed:
 
 def observing(sizes: Statistics, observed: Observed) -> Statistics:
     """The same statistics; what is asked of them is noted."""
-    found: dict[tuple[str, Version], RelationStatistics] = {}
 
+    @cache
     def look(name: str, version: Version) -> RelationStatistics:
-        key = name, version
-        size = found.get(key)
-        if size is None:
-            size = sizes(name, version)
-            observed.note((name, version, KIND), size)
-            if not isinstance(size, Assumed):
-                size = cast(RelationStatistics, ObservedStatistics(size, key, observed))
-            found[key] = size
-        return size
+        size = sizes(name, version)
+        observed.note((name, version, KIND), size)
+        if isinstance(size, Assumed):
+            return size
+        return cast(RelationStatistics, ObservedStatistics(size, (name, version), observed))
 
     return look
 
@@ -205,74 +202,66 @@ def _of_arrays(arrays: Sequence[Array]) -> Iterator[int]:
 
 
 class ObservedStatistics:
-    """The statistics of a relation; what is asked of them is noted."""
-
-    __slots__ = ("_key", "_observed", "_of")
-    assumed = False
+    """The statistics of a relation; what is asked of them is noted, and asked once."""
 
     def __init__(self, of: Any, key: tuple[str, Version], observed: Observed) -> None:
         self._of = of
         self._key = key
         self._observed = observed
+        self._known: dict[Question, Any] = {}
+        self.assumed = False
+        self.codes = bool(of.codes)
 
-    def _ask(self, what: str, *args: Any) -> Any:
-        answer = getattr(self._of, what)(*args)
-        self._observed.note((*self._key, what, *args), answer, _estimates(self._of, what))
+    def _ask(self, question: Question) -> Any:
+        what, *args = question
+        answer = self._known[question] = getattr(self._of, what)(*args)
+        estimated = what in _ESTIMATED or what in _BY_KEY
+        estimated = estimated and _estimates(self._of, what)
+        self._observed.note((*self._key, *question), answer, estimated)
         return answer
 
-    def _look(self, what: str) -> Any:
+    def __getattr__(self, what: str) -> Any:
+        """A property, which is kept."""
+        if what not in _PROPERTIES and what != "graph":
+            raise AttributeError(what)
         answer = getattr(self._of, what)
-        self._observed.note((*self._key, what), answer)
+        if what == "graph":
+            self._observed.note((*self._key, what), answer is not None)
+            if answer is not None:
+                answer = ObservedGraph(answer, self._of, self._key, self._observed)
+        else:
+            self._observed.note((*self._key, what), answer)
+        setattr(self, what, answer)
         return answer
-
-    @property
-    def codes(self) -> bool:
-        return bool(self._of.codes)
-
-    @property
-    def rows(self) -> int:
-        return self._look("rows")  # type: ignore[no-any-return]
-
-    @property
-    def rises(self) -> frozenset[tuple[int, int]]:
-        return self._look("rises")  # type: ignore[no-any-return]
-
-    @property
-    def balanced(self) -> bool:
-        return self._look("balanced")  # type: ignore[no-any-return]
-
-    @property
-    def symmetric(self) -> bool:
-        return self._look("symmetric")  # type: ignore[no-any-return]
-
-    @property
-    def loopless(self) -> bool:
-        return self._look("loopless")  # type: ignore[no-any-return]
-
-    @property
-    def graph(self) -> Any:
-        graph = self._of.graph
-        self._observed.note((*self._key, "graph"), graph is not None)
-        return None if graph is None else ObservedGraph(graph, self._of, self._key, self._observed)
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self._ask("size", tests, ranked)  # type: ignore[no-any-return]
+        question = "size", tests, ranked
+        found = self._known.get(question)
+        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
 
     def distinct(self, columns: frozenset[int]) -> int:
-        return self._ask("distinct", columns)  # type: ignore[no-any-return]
+        question = "distinct", columns
+        found = self._known.get(question)
+        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> Degrees:
-        return self._ask("degrees", column, tests, ranked)  # type: ignore[no-any-return]
+        question = "degrees", column, tests, ranked
+        found = self._known.get(question)
+        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self._ask("sorting", column, tests, ranked)  # type: ignore[no-any-return]
+        question = "sorting", column, tests, ranked
+        found = self._known.get(question)
+        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
 
     def within(
         self, column: int, bounds: Sequence[Bound], ranked: bool = False
     ) -> tuple[float, float]:
-        return self._ask("within", column, tuple(bounds), ranked)  # type: ignore[no-any-return]
+        question = "within", column, tuple(bounds), ranked
+        found = self._known.get(question)
+        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False

@@ -8,24 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass, field
-
-
-class Draft(Protocol):
-    """What the passes of one level work on."""
-
-    @property
-    def done(self) -> bool:
-        """Whether the passes that are left have nothing to do."""
-
-    def lines(self) -> tuple[str, ...]:
-        """Its rules as text."""
-
-
-D = TypeVar("D", bound=Draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +64,3 @@ def words_of(made_by: Callable[..., Any]) -> str:
     """The first clause of a pass's docstring."""
     paragraph = " ".join((made_by.__doc__ or "").partition("\n\n")[0].split())
     return re.split(r"[.;](?: |$)", paragraph)[0]
-
-
-def run_passes(
-    passes: Sequence[Callable[[D], None]], draft: D, notes: PassNotes | None = None
-) -> None:
-    """Runs passes in order, until the draft is done."""
-    for each in passes:
-        each(draft)
-        if notes is not None:
-            notes.note(each, draft.lines())
-        if draft.done:
-            return

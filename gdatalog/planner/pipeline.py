@@ -8,7 +8,7 @@
 - `conjunction`: items are rewritten before their join is built.
 - `join`: the steps of a join.
 
-The lists of programs, rules, conjunctions and joins are what `run_passes` runs. A pass over an
+The lists of programs, rules, conjunctions and joins are what runs. A pass over an
 answer or a stratum may be passed over, and is called by who evaluates its result.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdatalog.planner.check import Checked
 from gdatalog.planner.check.rule_text import rule_texts
-from gdatalog.planner.passes import PassNotes, run_passes
+from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rewrite import folding
 from gdatalog.records import dataclass
 
@@ -15,10 +15,6 @@ class CheckedDraft:
 
     checked: Checked
 
-    @property
-    def done(self) -> bool:
-        return False
-
     def lines(self) -> tuple[str, ...]:
         return rule_texts(self.checked.strata)
 
@@ -26,7 +22,10 @@ class CheckedDraft:
 def rewritten(checked: Checked, notes: PassNotes | None = None) -> Checked:
     """The program after all passes."""
     draft = CheckedDraft(checked)
-    run_passes(PASSES, draft, notes)
+    for each in PASSES:
+        each(draft)
+        if notes is not None:
+            notes.note(each, draft.lines())
     return draft.checked
 
 

@@ -11,13 +11,12 @@ from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan,
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
+from gdatalog.planner.check.walk import all_of, contains_head_aggregate, count_variables, variables
 from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order.atoms import given_of, scan_of, scanning
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.passes import run_passes
 from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
@@ -46,9 +45,13 @@ def plan_rule(
     `algebra`: how a count may become a signed sum of simpler counts; None: not at all.
     """
     draft = RuleDraft(rule, param_types, inputs, recursive, first, old, scans, algebra)
-    run_passes(PASSES, draft, inputs.notes)
-    assert draft.plan is not None
-    return draft.plan
+    for each in PASSES:
+        each(draft)
+        if inputs.notes is not None:
+            inputs.notes.note(each, draft.lines())
+        if draft.plan is not None:
+            return draft.plan
+    raise AssertionError("the last pass makes a plan")
 
 
 def plan_over(
@@ -116,10 +119,6 @@ class RuleDraft:
     def __post_init__(self) -> None:
         uses = count_variables((*self.rule.head.args, self.rule.body))
         self.normal = Normaliser(self.rule.types, self.param_types, uses)
-
-    @property
-    def done(self) -> bool:
-        return self.plan is not None
 
     @property
     def plain(self) -> bool:
@@ -342,11 +341,7 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
         keys |= variables(arg, HeadAggregate).keys()
     return [
         *whole,
-        *(
-            arg
-            for arg in args
-            if variables(arg).keys() <= keys and not any(isinstance(p, Chain) for p in walk(arg))
-        ),
+        *(arg for arg in args if variables(arg).keys() <= keys and not all_of(Chain, arg)),
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
-from gdatalog.storage.keys import encode_column, float_to_key
+from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
@@ -25,9 +25,11 @@ from gdatalog.storage.spill import SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
 from gdatalog.storage.table import Array, Table, TextColumn, is_borrowed
 from gdatalog.storage.threads import LONG, spread
+from gdatalog.values import INT_MAX, TypeName
 
 LOADING = "rows that are loaded"  # the account's name for keys during loading
 SPELLED = 24  # bytes of a text in a set, beside its characters
+FEW_GIVEN = 64  # rows that are converted value by value
 SAMPLE = 1 << 10  # texts of a column that are measured
 
 
@@ -40,6 +42,30 @@ def tables_of(data: Any, options: LoadOptions) -> Iterable[Table]:
     from gdatalog.storage.frames import table_from
 
     return [table_from(data, options)]
+
+
+def relation_of_few(
+    data: Any, columns: Sequence[str], types: Sequence[TypeName], symbols: SymbolTable
+) -> Relation | None:
+    """The relation of a few rows, given as a list of tuples; None unless each value plainly has the
+    type of its column."""
+    if type(data) is not list or not 0 < len(data) <= FEW_GIVEN or not types:
+        return None
+    if any(type(row) is not tuple or len(row) != len(types) for row in data):
+        return None
+    given = list(zip(*data, strict=True))
+    if not all(map(_plainly, given, types)):
+        return None
+    keys = [encode_values(values, kind, symbols) for values, kind in zip(given, types, strict=True)]
+    return Relation.from_rows(tuple(columns), tuple(types), keys, len(data))
+
+
+def _plainly(values: Sequence[Any], kind: TypeName) -> bool:
+    if kind == "int":
+        return all(type(value) is int and -INT_MAX <= value <= INT_MAX for value in values)
+    if kind == "symbol":
+        return all(type(value) is str and value.isascii() for value in values)
+    return False
 
 
 def relation_of_tables(

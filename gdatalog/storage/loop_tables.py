@@ -137,23 +137,27 @@ class HashTrie:
         self.levels = [HashLevel(at == 0, at == last, functions) for at in range(len(columns))]
         self.total = 0  # rows that have been added
         self.layouts: dict[object, Any] = {}
+        self._nbytes: int | None = None  # None: it may have changed
         if self.levels[-1].root or not self.whole:
             self.table(last)
 
     @property
     def nbytes(self) -> int:
-        return sum(level.nbytes for level in self.levels)
+        if self._nbytes is None:
+            self._nbytes = sum(level.nbytes for level in self.levels)
+        return self._nbytes
 
     def table(self, depth: int) -> Array:
         """The hash table of a level; the last level builds it on first use."""
         level = self.levels[depth]
         if not (len(level.keys) or level.root):
             level.make_table(int(self.levels[depth - 1].counts[0]))
+            self._nbytes = None
         return level.keys
 
     def add(self, rows: Sequence[Array]) -> None:
         """Adds rows, which must be new."""
-        count = len(rows[0])
+        self._nbytes, count = None, len(rows[0])
         columns = [np.ascontiguousarray(rows[at], dtype=np.int32) for at in self.columns]
         for start in range(0, count, PIECE):
             piece = [column[start : start + PIECE] for column in columns]

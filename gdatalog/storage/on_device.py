@@ -6,14 +6,13 @@ A device array has a dtype, a length, `nbytes`, and `get()`, which copies it to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gdatalog.account import spending
 from gdatalog.records import cached_property
@@ -80,8 +79,7 @@ class DeviceStore:
 
     def use(self) -> AbstractContextManager[None]:
         """Makes the device current in this thread."""
-        used: AbstractContextManager[None] = getattr(self.ops.driver, "use", nullcontext)()
-        return used
+        return self.ops.driver.use()
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
@@ -149,8 +147,8 @@ class Lying:
 # operations (`executors/ops.py`).
 
 
-class RowMarks(Protocol):
-    """A set of rows as a mark for each possible row."""
+class SeenRows(Protocol):
+    """The rows seen so far, as a mark for each possible row."""
 
     @property
     def nbytes(self) -> int: ...
@@ -178,6 +176,10 @@ class RowOps(Protocol):
     @property
     def xp(self) -> Any:
         """The module of its arrays: NumPy or CuPy."""
+
+    @property
+    def on_device(self) -> DeviceOps | None:
+        """These operations with those that only a device has; None if the arrays are NumPy's."""
 
     # ---------------------------------------------------------------------- places and lists
 
@@ -243,7 +245,7 @@ class RowOps(Protocol):
     def merged(self, runs: Sequence[Array], /) -> Array:
         """Sorted arrays as one."""
 
-    def marked_rows(self, most: int, /) -> RowMarks:
+    def seen_rows(self, most: int, /) -> SeenRows:
         """An empty set of rows, with at most `most` bytes of marks."""
 
     # --------------------------------------------------------------------------------- values
@@ -252,11 +254,23 @@ class RowOps(Protocol):
     def key_to_float(self, keys: Array, /) -> Array: ...
 
 
+class Driver(Protocol):
+    """What storage and the engine ask of a device's driver."""
+
+    def use(self) -> AbstractContextManager[None]:
+        """Makes the device current in this thread."""
+
+    def fetched(self, array: Array, /) -> Array:
+        """A NumPy copy of an array."""
+
+    def free_memory(self) -> int: ...
+
+
 class DeviceOps(RowOps, Protocol):
     """Operations of a device whose arrays are not NumPy's."""
 
     @property
-    def driver(self) -> Any: ...
+    def driver(self) -> Driver: ...
 
     def firsts(self, values: Array, /) -> Array:
         """A mask of the sorted values that differ from the one before."""
@@ -267,9 +281,7 @@ class DeviceOps(RowOps, Protocol):
     def graph_of(self, rows: DeviceStore, /) -> Any:
         """Rows of two columns as the edges of a graph."""
 
-
-class BitmapOps(RowOps, Protocol):
-    """Operations of a device on bitmaps, whose bits are numbers of rows."""
+    # ---------------------------- bitmaps, whose bits are numbers of rows
 
     def counts_of_marks(self, marks: Array, /) -> Array:
         """How many bits are set in each run of words."""
@@ -281,7 +293,7 @@ class BitmapOps(RowOps, Protocol):
         first: int,
         end: int,
         box: Sequence[tuple[int, int]],
-        dtypes: Sequence[DTypeLike],
+        dtypes: Sequence[np.dtype[np.generic]],
         /,
     ) -> Columns:
         """The rows that some runs of words mark."""

@@ -22,7 +22,7 @@ from gdatalog.cancellation import cancellable
 from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.keys import CodedColumn, Dictionary
 from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.row_store import RowStore, places_in
+from gdatalog.storage.row_store import SORTED_BELOW, RowStore, places_in
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
@@ -32,8 +32,9 @@ from gdatalog.storage.trie import Tests
 # Each part has at least RATIO times the rows of the next, and there are at most MOST_PARTS: a join
 # runs once for each combination of its relations' parts.
 RATIO, MOST_PARTS = 8, 3
-# From so many rows on, new ones become a part; before, they are merged at once.
-APART_FROM = 1 << 16
+FEW = 1 << 8  # rows of a part that are merged with any that come
+# From so many rows on, new ones become a part; fewer rows are sorted, and merged at once.
+APART_FROM = SORTED_BELOW
 
 
 class RowPart(Protocol):
@@ -79,6 +80,7 @@ class DisjointParts(DeferredRows, Generic[Part]):
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__([], 0, KnownRows.NOTHING)
         self.parts = tuple(parts)  # empty after the merge
+        self._total: int | None = None  # the number of rows, once it was asked for
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         self.as_they_are()
@@ -87,6 +89,12 @@ class DisjointParts(DeferredRows, Generic[Part]):
     @property
     def _sources(self) -> Sequence[RowStore]:
         return [part.store for part in self.parts]
+
+    @property
+    def count(self) -> int:
+        if self._total is None:
+            self._total = super().count
+        return self._total
 
     @property
     def known(self) -> KnownRows:
@@ -265,10 +273,11 @@ def stacked(
     parts: Sequence[Part], ratio: int = STACKED, most: int | None = None
 ) -> tuple[Part, ...]:
     """Merges the last of some disjoint sets of rows until each is at least `ratio` times as large
-    as the next, and there are at most `most`."""
+    as the next, none but the last has few rows, and there are at most `most`."""
     found = list(parts)
     while len(found) > 1 and (
         ratio * found[-1].store.at_most > found[-2].store.at_most
+        or found[-2].store.at_most <= FEW
         or (most is not None and len(found) > most)
     ):
         small, large = found.pop(), found.pop()

@@ -16,12 +16,13 @@ import numpy as np
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage import parts, remote
 from gdatalog.storage.degrees import mask
+from gdatalog.storage.kept import carry, kept_nbytes
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
-from gdatalog.storage.row_store import SORTED_BELOW, RowBits, RowStore, held_by
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
+from gdatalog.storage.row_store import SORTED_BELOW, RowStore, held_by, joined_column
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, few_sorted
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
@@ -30,6 +31,7 @@ from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, 
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
+FEW = 1 << 12  # rows that are merged by sorting them together
 
 
 class Relation:
@@ -51,17 +53,7 @@ class Relation:
         self.types = types
         self.store = store  # the rows as they arrived: on the host, on a device, or both
         self._tries: dict[TrieName, Trie] = {}
-        self.asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
-        # Unordered tries (`loose_of` in `cpu_ops/best_values.py`); None: not possible.
-        self.loose: dict[tuple[int, ...], Trie | None] = {}
-        # Column orders by which only a part of the rows was indexed.
-        self.narrowed: set[tuple[int, ...]] = set()
-        # Dictionaries with all keys of a column, and the rows in codes
-        # (`engine/encoding.py`).
-        self.dictionaries: dict[int, list[Dictionary]] = {}
-        self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
-        # How often the rows were scanned for constants, by the constants' columns.
-        self.scans: dict[frozenset[int], int] = {}
+        self._asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
         deferred = isinstance(store, parts.DeferredRows)
         kind = parts.DeferredStatistics if deferred else Statistics
         self.statistics = kind(store, types, self._tries)
@@ -69,7 +61,6 @@ class Relation:
         self.lineage: History[Relation] = ()
         # The rows added to the relation that this one extends; None if it extends none.
         self.news: tuple[Relation, ...] | None = None
-        self.bits: RowBits | None = None  # for code that adds to these rows, and passes it on
 
     def __len__(self) -> int:
         return self.length
@@ -162,9 +153,7 @@ class Relation:
     def renamed(self, columns: Names) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
         other = Relation.over(columns, self.types, self.store)
-        other._tries, other.asked, other.statistics = self._tries, self.asked, self.statistics
-        other.loose, other.scans = self.loose, self.scans
-        other.dictionaries, other.encoded = self.dictionaries, self.encoded
+        other._tries, other._asked, other.statistics = self._tries, self._asked, self.statistics
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
         return other
 
@@ -173,26 +162,13 @@ class Relation:
     def grown(self, new: Relation) -> Relation:
         """This relation with new rows, which it must not have. The result knows which rows are
         new."""
-        if not new.length:
-            return self.unchanged()
-        other = self.beside(new).coming_from(self, [new])
-        for at, kept in self.dictionaries.items():
-            other.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
-        for names, codes in self.encoded.items():  # only the new rows are encoded
-            there = (other.dictionaries.get(at, ()) for at in range(len(names)))
-            if all(own is None or own in kept for own, kept in zip(names, there, strict=True)):
-                rows = tuple(
-                    column if own is None else own.encode(column)
-                    for column, own in zip(new.rows, names, strict=True)
-                )
-                more = Relation.of_blocks(codes.columns, codes.types, [rows], new.length, True)
-                other.encoded[names] = codes.grown(more)
-        return other
+        return self.beside(new).coming_from(self, [new]) if new.length else self.unchanged()
 
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Records that this relation has the rows of `before` and the rows of `new`."""
         self.lineage = extended(before.lineage, before.version, new, self.at_most)
         self.news = tuple(new)
+        carry(before.store, self.store)
         return self
 
     def unchanged(self) -> Relation:
@@ -200,7 +176,6 @@ class Relation:
         those of an earlier change."""
         other = self.renamed(self.columns)
         other.version = Version()
-        other.bits, self.bits = self.bits, None  # only one may add to them
         return other.coming_from(self, [])
 
     def beside(self, new: Relation) -> Relation:
@@ -224,6 +199,8 @@ class Relation:
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
+            if sum(len(block[0]) for block in blocks) <= FEW:
+                return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]
         count = sum(relation.length for relation in each)
@@ -304,6 +281,16 @@ class Relation:
         """A column's keys in the present order of the rows; there may be duplicates."""
         return self.store.as_they_are()[at]
 
+    def side_by_side(self, columns: Sequence[int]) -> tuple[Columns, int]:
+        """Some columns, and the number of rows; parts are not merged for it."""
+        if len(self.parts) == 1 or self.store.spilled:
+            rows = self.rows
+            return tuple(rows[at] for at in columns), len(rows[0])
+        blocks = self.blocks(distinct=False)
+        return tuple(joined_column([block[at] for block in blocks]) for at in columns), sum(
+            len(block[0]) for block in blocks
+        )
+
     def part(self, rows: Array) -> Relation:
         """The relation of some rows, by their indices in `rows`."""
         return self.part_of(self.rows, rows)
@@ -311,7 +298,7 @@ class Relation:
     def part_of(self, among: Columns, rows: Array) -> Relation:
         """The relation of some of these rows, which `rows` returned, by their indices there."""
         keys = tuple(key[rows] for key in among)
-        distinct = self.store.known >= KnownRows.DISTINCT
+        distinct = self.store.known >= KnownRows.DISTINCT and among is self.rows
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
@@ -326,16 +313,14 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
+        """The bytes of its tries, and of what other modules keep with its rows."""
         graph = self.statistics.graph_here
         ranks = 0 if graph is None else graph.nbytes
-        loose = [trie for trie in self.loose.values() if trie is not None]
-        levels = [level for trie in (*self._tries.values(), *loose) for level in trie.levels]
+        levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
-        bits = 0 if self.bits is None else self.bits.nbytes
-        if len(self.parts) > 1:
-            bits += sum(part.trie_nbytes for part in self.parts)
+        parts = sum(part.trie_nbytes for part in self.parts) if len(self.parts) > 1 else 0
         own = sum({id(level): level.nbytes for level in levels}.values())
-        return ranks + own + sum(weights) + bits
+        return ranks + own + sum(weights) + kept_nbytes(self.store) + parts
 
     @property
     def graph(self) -> Any:
@@ -372,8 +357,12 @@ class Relation:
                 made = partial(self._build, *name)
                 trie = cancellable(self.at_most, made) if self.store.on_host else made()
             self._tries[name] = trie
-        self.asked[order, tests, weighted, ranked] = trie
+        self._asked[order, tests, weighted, ranked] = trie
         return trie
+
+    def asked(self, name: TrieName) -> Trie | None:
+        """The trie that `trie` returned for these arguments, if they were asked before."""
+        return self._asked.get(name)
 
     def made(
         self,

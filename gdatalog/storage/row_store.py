@@ -15,15 +15,15 @@ and searched. For a few rows an unsorted set is not sorted: one pass finds the c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from threading import RLock
+from typing import Any
 
 import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
-from gdatalog.storage.keys import KeySpace, union
+from gdatalog.storage.kept import Kept
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, rows_among
 from gdatalog.storage.rows import (
     DENSE,
@@ -64,6 +64,7 @@ class RowStore:
         self._spans: list[Span] | None = None
         self._lock = RLock()
         self.tries_there: Mapping[TrieName, Trie] = {}  # the tries that a device caches
+        self.kept: dict[Kept[Any], Any] = {}
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         with self._lock:
@@ -195,6 +196,8 @@ class RowStore:
 
     def distinct(self) -> list[Columns]:
         """The rows in any order, in blocks."""
+        if self.on_host and self._known >= KnownRows.DISTINCT:
+            return self._blocks
         device_rows = self._there
         if device_rows is not None:  # removes duplicates before the copy
             with self._lock:
@@ -299,71 +302,11 @@ def _mixed_sum(column: Array) -> int:
     return sum(sums) % (1 << 64)
 
 
-# Tests which rows are in a set: with a bit for each possible row, or by searching.
+# Tests which rows are in a set.
 
 
-MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
-MOST_TESTED_BITS = 1 << 22  # most bits that `rows_with` tests
+SEARCHED_ALONE = 8  # rows up to which each is searched for by itself
 LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a sort of all
-
-
-class RowBits:
-    """A bitmap with one bit for each possible row of a space."""
-
-    def __init__(self, blocks: Sequence[Columns], space: KeySpace) -> None:
-        self.space = space
-        marks = np.zeros(space.size, dtype=np.bool_)
-        for rows in blocks:
-
-            def mark(part: slice, rows: Columns = rows) -> None:
-                marks[space.numbers([column[part] for column in rows])] = True
-
-            in_ranges(mark, len(rows[0]))
-        self._bits = np.packbits(marks, bitorder="little")
-
-    @staticmethod
-    def of(store: RowStore, more: Columns = ()) -> RowBits | None:
-        """The bitmap of a set of rows, with room for `more` and some others; None if it takes too
-        much memory, compared with the rows."""
-        if store.at_most <= MANY:
-            return None
-        spans = [store.spans, spans_of([more] if more else [])]
-        ends = [union(*column) for column in zip(*filter(None, spans), strict=True)]
-        bounds = [span for span in ends if span is not None]
-        spare = [((high - low) >> 5) + 16 for low, high in bounds]
-        for room in (spare, [0] * len(spare)):
-            wide = [(a - s, b + s) for (a, b), s in zip(bounds, room, strict=True)]
-            space = KeySpace.within(wide)
-            if space is not None and space.size <= store.nbytes:
-                return RowBits(store.blocks, space)
-        return None
-
-    @property
-    def nbytes(self) -> int:
-        return self._bits.nbytes
-
-    def add(self, rows: Columns) -> Array:
-        """Adds distinct rows that fit; returns the indices of the rows that are new."""
-        places = self.space.numbers(rows)
-        at, bit = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
-        new: Array = np.flatnonzero((self._bits[at] & bit) == 0)
-        np.bitwise_or.at(self._bits, at[new], bit[new])
-        return new
-
-    def rows_with(self, column: int, values: Array) -> Columns | None:
-        """The rows with one of some distinct values in a column; None if that takes long."""
-        sizes = self.space.spans
-        low, size = self.space.least[column], sizes[column]
-        strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
-        values = values[(values >= low) & (values < low + size)]
-        if prod(sizes) // size * len(values) > MOST_TESTED_BITS:
-            return None
-        places = (values.astype(np.int64) - low) * strides[column]
-        for at, (other, stride) in enumerate(zip(sizes, strides, strict=True)):
-            if at != column:
-                places = (places[:, None] + np.arange(other, dtype=np.int64) * stride).ravel()
-        places = places[(self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1 > 0]
-        return self.space.rows(places)
 
 
 def held_by(store: RowStore, rows: Columns) -> Array:
@@ -386,6 +329,10 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
     """The position of each row among sorted rows with columns of the same width, and whether it is
     there. Narrows the bounds column by column."""
     count = len(rows[0])
+    if count <= SEARCHED_ALONE:
+        found = [_place_of(among, row) for row in zip(*[c.tolist() for c in rows], strict=True)]
+        places = np.array([at for at, _ in found], dtype=np.int64)
+        return places, np.array([there for _, there in found], dtype=np.bool_)
     inside = np.ones(count, dtype=np.bool_)
     start: Array = np.zeros(count, dtype=np.int64)
     end: Array = np.full(count, len(among[0]), dtype=np.int64)
@@ -404,6 +351,18 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
             start = left
     inside &= start < end
     return start, inside
+
+
+def _place_of(among: Columns, row: Sequence[int]) -> tuple[int, bool]:
+    """The position of one row among sorted rows, and whether it is there."""
+    low, high = 0, len(among[0])
+    for column, key in zip(among, row, strict=True):
+        if column.dtype == np.int32 and not INT32_MIN <= key <= INT32_MAX:
+            return (low if key < 0 else high), False
+        part, wanted = column[low:high], column.dtype.type(key)
+        high = low + int(part.searchsorted(wanted, "right"))
+        low += int(part.searchsorted(wanted, "left"))
+    return low, low < high
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:

@@ -192,6 +192,13 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
+def few_sorted(blocks: Sequence[Columns]) -> tuple[Columns, int]:
+    """The rows of disjoint blocks, sorted, and their number; for few rows."""
+    columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    order = np.lexsort(columns[::-1])
+    return tuple([column[order] for column in columns]), len(order)
+
+
 def sort_in_memory(blocks: list[Columns]) -> Columns:
     """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
     blocks."""

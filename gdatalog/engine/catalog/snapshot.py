@@ -34,6 +34,7 @@ class Catalog:
     # Queries that are bound to these relations; a changed catalog starts without any.
     bound: dict[Hashable, Any] = field(init=False, default_factory=dict)
     number: int = field(init=False, default_factory=count().__next__)
+    asked: set[Hashable] = field(default_factory=set)  # queries that were asked before a change
 
     def with_data(self, stored: Mapping[str, Relation]) -> Catalog:
         """The catalog with these relations in place of all that are stored."""

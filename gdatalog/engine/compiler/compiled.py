@@ -31,15 +31,18 @@ from gdatalog.storage.symbols import SymbolTable
 class PlannedProgram:
     """A checked program, and what has been planned of it. `texts`: the objects whose ids are in its
     cache key, to keep them alive. `validity`: that of the statements that the database keeps.
-    `demanded`: its rewritings for parts of relations."""
+    `demanded`: its rewritings for parts of relations. `lookups`: the `IndexLookup`s of strata that
+    are one, over any rows."""
 
     checked: Checked
     texts: Sequence[object] = ()
     validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
     demanded: dict[Hashable, Demanded] = field(default_factory=dict)
+    lookups: dict[tuple[str, ...], Any] = field(default_factory=dict)
     homes: Mapping[str, Stratum] = field(init=False)  # the stratum of each derived relation
     _reads: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    _params: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def __post_init__(self) -> None:
@@ -52,6 +55,15 @@ class PlannedProgram:
             current_watch().poll()
             names = {atom.name for rule in stratum.rules for atom in atoms(rule)}
             found = self._reads[stratum.relations] = sorted(names.difference(stratum.relations))
+        return found
+
+    def params(self, stratum: Stratum) -> frozenset[str]:
+        """The parameters that a stratum's rules read."""
+        found = self._params.get(stratum.relations)
+        if found is None:
+            parts = chain.from_iterable(rule.parts for rule in stratum.rules)
+            found = frozenset(part.name for part in parts if isinstance(part, s.Param))
+            self._params[stratum.relations] = found
         return found
 
     def intern(self, symbols: SymbolTable) -> None:

@@ -17,7 +17,7 @@ from gdatalog.errors import Caution, Error, Note, SourceText, Span
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.names import CALLABLE
-from gdatalog.planner.check.walk import LEAVES, rebuild, walk_all
+from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.check.walk import reads_of as relations_read
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.values import INT_MAX, Value
@@ -200,7 +200,7 @@ def _has_best_values(statements: Sequence[s.Statement]) -> bool:
 
 
 def _is_best(rule: s.Rule) -> bool:
-    parts = walk_all(rule.body, *(arg for head in rule.heads for arg in head.args))
+    parts = [part for node in (rule.body, *rule.heads) for part in walk(node)]
     return any(
         (part.name if isinstance(part, s.FunctionCall) else part.kind) in ("min", "max")
         for part in parts

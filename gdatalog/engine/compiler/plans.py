@@ -15,7 +15,7 @@ from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
@@ -50,7 +50,7 @@ class Plans:
             tuple[int, bool, int | None, str], tuple[CheckedRule, list[PreparedPlan]]
         ] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
-        self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        self._delta_joins: dict[tuple[int, frozenset[str]], tuple[dict[str, int], Any]] = {}
         self._facts: Recent[tuple[Stratum, Held]] = Recent(MOST_FACTS)  # of strata
         # Rewritten rules and strata, by the rewriting and the ids of the original rules.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
@@ -116,21 +116,22 @@ class Plans:
         decided = {id(plan) for plan, _, looked in every if looked}
         return any(id(plan) in decided for plan in plans)
 
-    def delta_plan(
+    def delta_joins(
         self,
         rule: CheckedRule,
         read: frozenset[str],
         sizes: Statistics,
-        make: Callable[[Statistics], RulePlan],
-    ) -> RulePlan:
-        """The plan of a rule for the new rows of the relations in `read`; it depends only on
+        make: Callable[[Statistics], Made],
+    ) -> Made:
+        """The joins of a rule for the new rows of the relations in `read`; they depend only on
         approximate numbers of rows."""
-        counts, plan = self._delta_plans.get((id(rule), read), ({}, None))
-        if plan is not None and all(
+        counts, found = self._delta_joins.get((id(rule), read), ({}, None))
+        if found is not None and all(
             rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
             for name, rows in counts.items()
         ):
-            return plan
+            made: Made = found
+            return made
         seen: dict[str, int] = {}
 
         def look(name: str, version: Version) -> RelationStatistics:
@@ -139,9 +140,9 @@ class Plans:
                 seen[name] = size.rows + 1
             return size
 
-        plan = _planned([rule], lambda: make(look))
-        self._delta_plans[id(rule), read] = seen, plan
-        return plan
+        made = _planned([rule], lambda: make(look))
+        self._delta_joins[id(rule), read] = seen, made
+        return made
 
     def holds(self, fact: Hashable, stratum: Stratum, relation: RelationOf) -> bool:
         """Whether `note` recorded a fact about a stratum over the same relations: that their keys
@@ -186,11 +187,12 @@ def _planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
 def _takes_long(rules: Sequence[CheckedRule]) -> bool:
     """Whether planning may take more than some 20 ms: it compares the orders of many variables, or
     plans many literals or alternatives. Several groups with `;` multiply their alternatives."""
-    if sum(len(rule.types) for rule in rules) >= MANY_VARIABLES:
-        return True
-    if sum(rule.span.end - rule.span.start for rule in rules) >= LONG_TEXT:
-        return True
-    return sum(isinstance(part, Or) for rule in rules for part in walk(rule.body)) > 1
+    names = length = groups = 0
+    for rule in rules:
+        names += len(rule.types)
+        length += rule.span.end - rule.span.start
+        groups += len(all_of(Or, rule.body))
+    return names >= MANY_VARIABLES or length >= LONG_TEXT or groups > 1
 
 
 def _looking(

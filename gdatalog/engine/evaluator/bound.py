@@ -23,11 +23,9 @@ from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Param
-from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.trie import TrieName
 
 
 @dataclass(slots=True, eq=False)
@@ -72,16 +70,16 @@ class BoundRules:
         if lookup is None:
             return None
         (ref,) = lookup.plan.joins[0].tries
-        trie = self.relations[ref.relation].asked.get(asked_as(ref))
-        if trie is None:
-            return None
-        found = lookup.rows(trie, scope, limits, limit)
+        relation, schema = self.relations[ref.relation], self.schema
+        found = lookup.of_parts(relation, scope, limits, limit)
         if found is None:
             return None
-        (rows, count), schema = found, self.schema
-        if lookup.in_order:
+        if len(found) == 1 and lookup.in_order:
+            ((rows, count),) = found
             return Relation(schema.columns, schema.types, rows, count)
-        return Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
+        blocks, count = [rows for rows, _ in found], sum(count for _, count in found)
+        distinct = len(found) == 1 or len(ref.columns) == len(relation.types)
+        return Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)
 
     def _keep(self, plan: StratumPlan) -> None:
         """Keeps a plan that serves all values of parameters. A look-up does, because it reads no
@@ -91,6 +89,7 @@ class BoundRules:
         if scans or not isinstance(plan.root, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
+        self.compiled.planned.lookups[self.stratum.relations] = self.lookup
         if not self.compiled.planned.plans.by_values(rules):
             self.plan = plan
 
@@ -115,7 +114,27 @@ class BoundPart:
             return found.relation(self.name) if limit is None else found.first(self.name, limit)
 
 
-Bound = BoundRules | BoundPart
+@dataclass(slots=True, eq=False)
+class BoundStrata:
+    """A query that reads relations whose rows its parameters decide. `evaluator`: the one that
+    bound it; `known`: the relations that do not depend on parameters."""
+
+    compiled: Compiled
+    name: str
+    evaluator: Evaluator
+    known: Mapping[str, Relation]
+    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+
+    def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        before = self.evaluator
+        found = Evaluator(
+            context, before.program, before.stored, before.facts, before.results, before.keep,
+            before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
+        )  # fmt: skip
+        return found.relation(self.name) if limit is None else found.first(self.name, limit)
+
+
+Bound = BoundRules | BoundPart | BoundStrata
 
 
 def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
@@ -135,10 +154,22 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     if found is not None and found.planned is not None:
         return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
     names = program.reads(stratum)
-    if _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names)):
+    lookup = program.lookups.get(stratum.relations)
+    if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
     relations = {read: evaluator.relation(read) for read in names}
-    return BoundRules(compiled, stratum, relations)
+    if lookup is not None or not _by_values(evaluator, names):
+        return BoundRules(compiled, stratum, relations, None, lookup)
+    if program.checked.lists:
+        return None
+    evaluator.relation(name)
+    known = {own: each for own, each in evaluator.known.items() if not _by_values(evaluator, [own])}
+    known.pop(name, None)
+    made = Evaluator(
+        context, program, evaluator.stored, evaluator.facts, evaluator.results, evaluator.keep,
+        evaluator.asked, known=known, number=evaluator.number,
+    )  # fmt: skip
+    return BoundStrata(compiled, name, made, known)
 
 
 def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
@@ -172,8 +203,3 @@ def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
         seen |= more
         waiting += more
     return False
-
-
-def asked_as(ref: TrieRef) -> TrieName:
-    """The key of a trie in `Relation.asked`."""
-    return ref.columns, ref.tests, ref.weighted, ref.ranked

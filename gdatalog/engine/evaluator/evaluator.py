@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from itertools import chain
+from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -35,7 +35,6 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Param
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
@@ -47,10 +46,12 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that serves all values of parameters, made for these numbers of rows."""
+    """A plan that serves all values of parameters, made for these numbers of rows. `ready`: what
+    its operators have prepared, for its next runs."""
 
     plan: StratumPlan
     rows: Sequence[int]
+    ready: list[Any] = field(default_factory=list)
 
     def suits(self, rows: Sequence[int]) -> bool:
         """Whether a stratum that reads so many rows may run by this plan."""
@@ -78,6 +79,8 @@ class Evaluator:
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
+    # What is new to strata that are not evaluated yet.
+    _news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = field(default_factory=dict)
     _last_use: LastUse | None = None
     _gone: set[str] = field(default_factory=set)  # relations that were freed
 
@@ -302,10 +305,7 @@ class Evaluator:
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
-        parts = chain.from_iterable(rule.parts for rule in stratum.rules)
-        used = {part.name for part in parts if isinstance(part, Param)}
-        for atoms in facts:
-            used.update(atoms.params)
+        used = self.program.params(stratum).union(*(atoms.params for atoms in facts))
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
         limits = tuple(self.context.limit_sizes.get(name) for name in stratum.relations)
         return MadeOf(schemas, stratum.rules, facts, self._values_of(used), limits)
@@ -337,7 +337,8 @@ class Evaluator:
 
     def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
-        found, news = self.results.get(stratum.relations), self.news(stratum)
+        found, news = self._since(stratum)
+        self._news.pop(stratum.relations, None)
         if found is None or news is None:
             return None
         if not news:
@@ -358,11 +359,19 @@ class Evaluator:
         self._remember(stratum, relations)
         return relations
 
-    def news(self, stratum: Stratum) -> News | None:
-        """What was added since a stratum was evaluated, if its relations only get more rows."""
+    def _since(self, stratum: Stratum) -> tuple[StratumResult | None, News | None]:
+        """The result of a stratum from before, and what was added since, if its relations only get
+        more rows."""
+        known = self._news.get(stratum.relations)
+        if known is not None:
+            return known
         found = self.results.get(stratum.relations)
         if found is None:
-            return None
+            return None, None
+        self._news[stratum.relations] = known = found, self._news_since(stratum, found)
+        return known
+
+    def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
         news = news_since(
             found, self._made_of(stratum), self._below(stratum), self.context.thresholds
         )
@@ -373,7 +382,11 @@ class Evaluator:
         if not all(held.store.on_host for held in found.relations.values() if held.types):
             return None  # a GPU derived them
         changed = [name for name, own in news.rows if not own]
-        return news if monotone(stratum, changed, news.rules) else None
+        grows = partial(monotone, stratum, changed, news.rules)
+        if not news.rules:  # it is known from the last time
+            what = "monotone", *changed
+            return news if self.program.plans.rewritten(what, stratum.rules, grows) else None
+        return news if grows() else None
 
     def is_current(self, stratum: Stratum) -> bool:
         """Whether a stratum has a result from before that is still valid, or can be updated."""
@@ -381,7 +394,7 @@ class Evaluator:
         if found is None:
             return False
         fresh = found.fresh(self._made_of(stratum), self._below(stratum))
-        return fresh or self.news(stratum) is not None
+        return fresh or self._since(stratum)[1] is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
@@ -422,7 +435,9 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        relations = run(*(self._ready.pop(stratum.relations, None) or self.planned(stratum)))
+        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
+        relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)
         if found is not None:
             old = found.relations
@@ -436,6 +451,8 @@ class Evaluator:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
         if not stratum.recursive or not asked.isdisjoint(stratum.relations):
+            return None
+        if self.kept_plans is not None and stratum.relations in self.kept_plans:
             return None
         readers = upcoming.readers(stratum)
         if not readers or not only_count(readers, stratum.relations):

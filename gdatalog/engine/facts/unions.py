@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gdatalog.engine.row_codes import grown
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import SORTED_BELOW
 
@@ -42,10 +43,10 @@ def extended(before: Relation, more: Relation) -> Relation:
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
     if not before.types:
-        return before.grown(more) if before.length < more.length else before.unchanged()
+        return grown(before, more) if before.length < more.length else before.unchanged()
     rows = more.keys
     new = np.flatnonzero(~before.holds(rows))
-    return before.grown(more.part(new))
+    return grown(before, more.part(new))
 
 
 def settled(before: Relation, now: Relation) -> Relation:

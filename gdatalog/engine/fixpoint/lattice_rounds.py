@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.derived import device_ops, laid
+from gdatalog.engine.derived import laid
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import all_of
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
@@ -35,7 +35,7 @@ def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
     kinds: dict[int, str] = {}
     for rule in rules:
         for at, arg in enumerate(rule.head.args):
-            inside = [part for part in walk(arg) if isinstance(part, HeadAggregate)]
+            inside = all_of(HeadAggregate, arg)
             if not inside:
                 continue
             if not isinstance(arg, HeadAggregate) or arg.kind not in ("min", "max"):
@@ -237,7 +237,7 @@ class LatticeRounds:
         self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
-        return Relation(self.columns, self.types, rows, count, device_ops(self.ops))
+        return Relation(self.columns, self.types, rows, count, self.ops.on_device)
 
     def _ranked(self, column: Array, at: int) -> Array:
         if self.types[at] == "symbol":

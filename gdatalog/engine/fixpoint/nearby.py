@@ -7,18 +7,21 @@ column finds them, once; the second request builds the index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from gdatalog.engine.semi_joins import note_part_indexed, part_indexed
 from gdatalog.plan.join_plan import JoinPlan, Seek, Slot, TrieRef
 from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.table import Array
+
+# The rows with one of some values in a column; None if no bitmap has them.
+ByBitmap = Callable[[int, Array], Columns | None]
 
 
 def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
@@ -37,22 +40,22 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
 
 
 def nearby(
-    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, thresholds: Thresholds
+    relation: Relation, ref: TrieRef, by_bitmap: ByBitmap, values: Array, thresholds: Thresholds
 ) -> Relation | None:
     """The rows that hold one of the values in the first column of a trie; None if an index of all
-    rows is better, or exists."""
+    rows is better, or exists. `by_bitmap` looks rows up in a bitmap."""
     if relation.at_most < thresholds.narrowed_from or ref.ranked or ref.weighted:
         return None
     large = relation.parts[0]
     if large.indexed(ref.columns, ref.tests) or (ref.columns[0] == 0 and large.sorted):
         return None
     wanted = sorted_set(values)
-    rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
+    rows = by_bitmap(ref.columns[0], wanted)
     if rows is None:
         few = len(wanted) * thresholds.looked_up_share <= relation.at_most
-        if ref.columns in large.narrowed or not few:
+        if part_indexed(large, ref.columns) or not few:
             return None
-        large.narrowed.add(ref.columns)
+        note_part_indexed(large, ref.columns)
         found: list[Columns] = []
         for block in (block for part in relation.parts for block in part.blocks()):
             kept = rows_among(block[ref.columns[0]], wanted)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, spread
+from gdatalog.storage.threads import LONG, in_ranges, spread
 
 STRETCH = 1 << 20  # rows repacked at once
 MANY = 64  # runs from which they merge although memory is short
@@ -226,6 +227,7 @@ class SortedRows:
 
 WORDS_AT_ONCE = 1 << 18  # words scanned at once
 PARTS = 64  # of a bitmap, whose rows threads make
+MOST_TESTED_BITS = 1 << 22  # most bits that `rows_with` tests
 
 
 def _zeros(length: int, spill: Spill | None) -> Array:
@@ -247,6 +249,20 @@ class RowBitmap:
     @staticmethod
     def bytes_for(space: KeySpace) -> int:
         return (space.size + 63) >> 6 << 3
+
+    @staticmethod
+    def filled(space: KeySpace, blocks: Sequence[Columns]) -> RowBitmap:
+        """The bitmap of many rows."""
+        marks = np.zeros(space.size, dtype=np.bool_)
+        for rows in blocks:
+
+            def mark(part: slice, rows: Columns = rows) -> None:
+                marks[space.numbers([column[part] for column in rows])] = True
+
+            in_ranges(mark, len(rows[0]))
+        made, octets = RowBitmap(space), np.packbits(marks, bitorder="little")
+        made.words.view(np.uint8)[: len(octets)] = octets
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -276,8 +292,23 @@ class RowBitmap:
         np.bitwise_or.at(self.words, places[fresh], bits[fresh])
         return fresh
 
+    def rows_with(self, column: int, values: Array) -> Columns | None:
+        """The rows with one of some distinct values in a column; None if that takes long."""
+        sizes = self.space.spans
+        low, size = self.space.least[column], sizes[column]
+        strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
+        values = values[(values >= low) & (values < low + size)]
+        if prod(sizes) // size * len(values) > MOST_TESTED_BITS:
+            return None
+        numbers = (values.astype(np.int64) - low) * strides[column]
+        for at, (other, stride) in enumerate(zip(sizes, strides, strict=True)):
+            if at != column:
+                numbers = (numbers[:, None] + np.arange(other, dtype=np.int64) * stride).ravel()
+        there = (self.words[numbers >> 6] >> (numbers & 63)) & 1 > 0
+        return self.space.rows(numbers[there])
 
-def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
+
+def rows_of_bits(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
     """The rows that a bitmap marks, ascending, by compiled loops."""
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers.bits import column_of_bits, count_bits

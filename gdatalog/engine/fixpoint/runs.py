@@ -13,7 +13,6 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from gdatalog.engine.derived import device_ops
 from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass, field
@@ -48,11 +47,11 @@ class Runs:
 
     def __post_init__(self) -> None:
         self._dtypes: list[Any] = [self.ops.xp.dtype("int32")] * len(self.types)
+        self._width = 4 * len(self.types)  # bytes of a row
 
     @property
     def nbytes(self) -> int:
-        rows = self.length - self._spilled
-        return rows * sum(int(dtype.itemsize) for dtype in self._dtypes)
+        return (self.length - self._spilled) * self._width
 
     @property
     def trie_nbytes(self) -> int:
@@ -65,7 +64,7 @@ class Runs:
     def fresh(self) -> Runs:
         """An empty copy."""
         runs = Runs(self.columns, self.types, self.ops)
-        runs._dtypes = self._dtypes
+        runs._dtypes, runs._width = self._dtypes, self._width
         return runs
 
     def relation(
@@ -73,23 +72,28 @@ class Runs:
     ) -> Relation:
         """A relation of distinct rows, sorted if `in_order`; in files if `spill` says where."""
         count = sum(len(block[0]) for block in blocks)
-        if len(blocks) > 1 and spill is None and (count < LONG or device_ops(self.ops) is not None):
+        if len(blocks) > 1 and spill is None and (count < LONG or self.ops.on_device is not None):
             blocks = [self.ops.concatenate(blocks)]
-        fitting = [self.ops.narrowed(block) for block in blocks]
-        # A wide column stays wide: loops are compiled for certain widths.
-        self._dtypes = [
-            reduce(self.ops.xp.promote_types, (column.dtype for column in columns), known)
-            for known, columns in zip(self._dtypes, zip(*fitting, strict=True), strict=True)
-        ]
-        laid = [
-            tuple(c.astype(d, copy=False) for c, d in zip(block, self._dtypes, strict=True))
-            for block in fitting
-        ]
+        laid = blocks
+        if any(column.dtype.itemsize > 4 for block in blocks for column in block) or (
+            self._width > 4 * len(self.types)
+        ):
+            fitting = [self.ops.narrowed(block) for block in blocks]
+            # A wide column stays wide: loops are compiled for certain widths.
+            self._dtypes = [
+                reduce(self.ops.xp.promote_types, (column.dtype for column in columns), known)
+                for known, columns in zip(self._dtypes, zip(*fitting, strict=True), strict=True)
+            ]
+            self._width = sum(int(dtype.itemsize) for dtype in self._dtypes)
+            laid = [
+                tuple(c.astype(d, copy=False) for c, d in zip(block, self._dtypes, strict=True))
+                for block in fitting
+            ]
         if spill is not None:
             laid = [spill.rows(laid)]
         if in_order:
-            return Relation(self.columns, self.types, laid[0], count, device_ops(self.ops))
-        return self._relation(laid, count, True)
+            return Relation(self.columns, self.types, laid[0], count, self.ops.on_device)
+        return self._relation(list(laid), count, True)
 
     def add(self, rows: Relation) -> None:
         """Adds rows, all of them new; they become the last run."""
@@ -134,7 +138,7 @@ class Runs:
         self.settle()
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
-        if whole.length < MERGED_BELOW and device_ops(self.ops) is None:
+        if whole.length < MERGED_BELOW and self.ops.on_device is None:
             _ = whole.keys  # few rows are sorted, so that users see them in order
         return whole
 
@@ -153,12 +157,12 @@ class Runs:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
         relation = self._relation(blocks, sum(run.length for run in runs), False)
-        if len(blocks) > MANY and device_ops(self.ops) is None:
+        if len(blocks) > MANY and self.ops.on_device is None:
             _ = relation.rows  # joins many small arrays
         return relation
 
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
-        there = device_ops(self.ops)
+        there = self.ops.on_device
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 
@@ -210,12 +214,12 @@ class HashIndexes:
     def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
         """Adds the new rows to the indexes."""
         if last is not None and not self._complete[behind]:
-            for key, trie in self.tries.items():
-                if key[1] == behind and trie is not None:
-                    if not self._fit(last.length, spare):
-                        self.tries[key] = None
-                    for block in last.blocks():
-                        self._add(key, block)
+            tries = [key for key, trie in self.tries.items() if key[1] == behind and trie]
+            for key in tries:
+                if not self._fit(last.length, spare):
+                    self.tries[key] = None
+                for block in last.blocks():
+                    self._add(key, block)
         self._complete[behind] = True
 
     def _fit(self, more: int, spare: int) -> bool:

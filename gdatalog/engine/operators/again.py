@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.unions import settled
 from gdatalog.engine.operators import Relations
@@ -21,11 +23,13 @@ class Again(LeafOperator):
     def __str__(self) -> str:
         return "planned anew, and evaluated with all rows"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         """The relations. Those that were known stay the same objects if their rows do."""
         assert inputs.replan is not None
         operator, whole = inputs.replan(self.stratum, self.excluded)
-        found = operator.run(whole, until)
+        found = operator.run(operator.prepare(whole.context), whole, until)
         if inputs.since is None or isinstance(found, CONDITIONS):
             return found
         known = inputs.since.known

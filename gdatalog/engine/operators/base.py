@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from gdatalog.engine.context import Operator
+from gdatalog.engine.context import ExecutionContext, Operator
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 
@@ -21,6 +22,9 @@ class LeafOperator:
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return ()
+
+    def prepare(self, context: ExecutionContext) -> Any:
+        return None
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return (str(self),)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import cast
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.fixpoint.row_sets import marked_rows
+from gdatalog.engine.fixpoint.row_sets import rows_of_bits
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.metrics import Round, measured
 from gdatalog.engine.operators import Relations
@@ -38,7 +38,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import KeySpace
-from gdatalog.storage.on_device import BitmapOps
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
@@ -64,7 +64,7 @@ class RuleJoin:
 
 
 @dataclass(slots=True)
-class Marked:
+class RelationInRounds:
     """A relation during the rounds: its bitmap now and at the start of the round, its new rows and
     all rows. When memory is short, it has only bitmaps: that of all rows, and that of the new ones.
     `length`: the number of all rows."""
@@ -119,7 +119,9 @@ class BitmapRounds(LeafOperator):
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing
         found = rounds.run(passing)
         for name in passing:
@@ -190,16 +192,17 @@ class MarkedRounds(StratumRun):
         ]
 
     @property
-    def _bitmaps(self) -> BitmapOps:
-        return cast(BitmapOps, self.ops)
+    def _bitmaps(self) -> DeviceOps:
+        assert self.ops.on_device is not None
+        return self.ops.on_device
 
     # ---------------------------------------------------------------------------------- before
 
-    def _begin(self, followers: Sequence[RuleJoin]) -> dict[str, Marked] | None:
+    def _begin(self, followers: Sequence[RuleJoin]) -> dict[str, RelationInRounds] | None:
         """The rows of each relation without recursion, marked; None if the bitmaps do not fit."""
         account, mark = self.context.limits.account, self.record.mark()
         rest: list[RuleJoin] = []
-        marked: dict[str, Marked] | None = None
+        marked: dict[str, RelationInRounds] | None = None
         try:
             with account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
@@ -248,7 +251,7 @@ class MarkedRounds(StratumRun):
 
     def _marked(
         self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[RuleJoin]
-    ) -> dict[str, Marked] | None:
+    ) -> dict[str, RelationInRounds] | None:
         """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
@@ -274,7 +277,7 @@ class MarkedRounds(StratumRun):
             limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
             marks = xp.zeros(words, dtype=xp.int64)
             bounds = xp.asarray(space.bounds, dtype=xp.int64)
-            table = found[name] = Marked(space, {"marks": marks, "space": bounds}, dtypes)
+            table = found[name] = RelationInRounds(space, {"marks": marks, "space": bounds}, dtypes)
             if count:
                 table.new = [tuple(map(_as, rows, dtypes))]
                 self._mark(marks, space, table.new[0])
@@ -294,7 +297,10 @@ class MarkedRounds(StratumRun):
     # ---------------------------------------------------------------------------------- rounds
 
     def _rounds(
-        self, followers: Sequence[RuleJoin], marked: Mapping[str, Marked], passing: Collection[str]
+        self,
+        followers: Sequence[RuleJoin],
+        marked: Mapping[str, RelationInRounds],
+        passing: Collection[str],
     ) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
@@ -311,7 +317,7 @@ class MarkedRounds(StratumRun):
                 Round(work.round, new, total, self.record.end_round()).tell(work)
         return True
 
-    def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
+    def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, RelationInRounds]) -> bool:
         """Adds what joins derive from the new rows, or from none; returns False if one of the joins
         cannot be printed. If there is no room for rows, the joins start again and only set bits."""
         mark, metrics = self.record.mark(), self.context.metrics
@@ -329,7 +335,7 @@ class MarkedRounds(StratumRun):
         self._only_bits(marked)
         return all(self._find(each, marked) for each in joins)
 
-    def _only_bits(self, marked: Mapping[str, Marked]) -> None:
+    def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:
         """Frees all rows; a bitmap marks the new ones."""
         for name, table in marked.items():
             table.followed, table.came = [], []
@@ -346,7 +352,7 @@ class MarkedRounds(StratumRun):
             table.new = []
             self.context.limits.charge(name, table.nbytes)
 
-    def _advance(self, marked: Mapping[str, Marked], passing: Collection[str]) -> None:
+    def _advance(self, marked: Mapping[str, RelationInRounds], passing: Collection[str]) -> None:
         """Makes the rows of a round the new rows of the next one. Charges the device memory."""
         for name, table in marked.items():
             if table.delta is not None:
@@ -369,17 +375,17 @@ class MarkedRounds(StratumRun):
             self._only_bits(marked)
         self._charge(marked)
 
-    def _room_for_rows(self, marked: Mapping[str, Marked]) -> bool:
+    def _room_for_rows(self, marked: Mapping[str, RelationInRounds]) -> bool:
         limits, rows = self.context.limits, sum(table.rows_nbytes for table in marked.values())
         room = limits.spare() + sum(limits.account.held.get(name, 0) for name in marked)
         bitmaps = sum(table.nbytes for table in marked.values()) - rows
         return rows <= MOST_ROWS * (room - bitmaps)
 
-    def _charge(self, marked: Mapping[str, Marked]) -> None:
+    def _charge(self, marked: Mapping[str, RelationInRounds]) -> None:
         for name, table in marked.items():
             self.context.limits.charge(name, table.nbytes)
 
-    def _pieces(self, table: Marked) -> Iterator[Columns]:
+    def _pieces(self, table: RelationInRounds) -> Iterator[Columns]:
         """Yields blocks of new rows; those of a bitmap in pieces that fit."""
         if table.delta is None:
             yield from table.new
@@ -396,7 +402,7 @@ class MarkedRounds(StratumRun):
                 yield rows
                 del rows
 
-    def _find(self, each: RuleJoin, marked: Mapping[str, Marked]) -> bool:
+    def _find(self, each: RuleJoin, marked: Mapping[str, RelationInRounds]) -> bool:
         """Adds the new rows that a join derives, from the new rows if it follows any; returns False
         if it cannot be printed."""
         context, relation = self.context, each.plan.relation
@@ -440,11 +446,11 @@ class MarkedRounds(StratumRun):
         (found,) = self.ops.totals(self._bitmaps.counts_of_marks(marks))
         return found
 
-    def _relation(self, name: str, table: Marked) -> Relation:
+    def _relation(self, name: str, table: RelationInRounds) -> Relation:
         rows = [*table.followed, *table.new]
         if table.delta is not None:
             (words,) = self._bitmaps.to_host((table.marks,))
-            rows = [marked_rows(table.space, words, table.dtypes)]
+            rows = [rows_of_bits(table.space, words, table.dtypes)]
         relation = self.relation(name, [DistinctBlocks(rows, table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))

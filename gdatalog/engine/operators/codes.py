@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
@@ -35,15 +36,20 @@ class OnCodes:
         text = f"dictionary codes stand for the keys of {', '.join(self.columns)}"
         return (text, *self.then.lines(whole))
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> Any:
+        return self.then.prepare(context)
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         metrics = inputs.context.metrics
         encoded = encoding(self.stratum, inputs)
         assert encoded is not None
         began = len(metrics.strata)
         try:
-            found = self.then.run(encoded.inputs, until)
+            found = self.then.run(prepared, encoded.inputs, until)
         except EvaluationError:  # its message would show codes instead of values
-            return Again(self.stratum, "codes").run(inputs, until)
+            return Again(self.stratum, "codes").run(None, inputs, until)
         for record in metrics.strata[began:]:
             record.how = (self.lines()[0], *record.how)
         if isinstance(found, CONDITIONS):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
@@ -33,7 +35,9 @@ class Copy(LeafOperator):
         assert isinstance(self.rule.body, Atom)
         return self.rule.body.args == self.rule.head.args
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         """The copy; `Unsuited` if the relation has rows with other constants."""
         rule = self.rule
         schema, scope = inputs.schemas[rule.head.name], inputs.context.scope

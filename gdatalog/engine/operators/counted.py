@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
+from gdatalog.engine.operators.partitioned import (
+    Partitioned,
+    PartitionedStratum,
+    PreparedFixpoint,
+)
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
@@ -35,8 +39,13 @@ class Counted(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.fixpoint.rules
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
-        splits = self.fixpoint.prepared(inputs)
+    def prepare(self, context: ExecutionContext) -> PreparedFixpoint:
+        return self.fixpoint.prepare(context)
+
+    def run(
+        self, prepared: PreparedFixpoint, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        splits = self.fixpoint.begun(inputs, prepared)
         counts = splits.counts()
         return Unsuited() if counts is None else counted_relations(splits, counts)
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.calls import OverBudget
-from gdatalog.engine.context import Operator, StratumInputs
-from gdatalog.engine.device import accelerator
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
+from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.conditions import CONDITIONS, Bytes, NoRoom, TooManyRows, Unsuited, When
+from gdatalog.plan.conditions import (
+    CONDITIONS,
+    Bytes,
+    NoRoom,
+    SmallRounds,
+    TooManyRows,
+    Unsuited,
+    When,
+)
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
@@ -32,6 +41,9 @@ class WithFallback:
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return ()
 
+    def __str__(self) -> str:
+        return self.first.lines()[0]
+
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         first = self.first.lines(whole)
         if not whole and any(isinstance(each, Unsuited | NoRoom) for each in self.when):
@@ -39,26 +51,80 @@ class WithFallback:
         then, *more = self.then.lines(whole)
         return (*first, f"{' or '.join(map(str, self.when))}: {then}", *more)
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> PreparedFallback:
+        return PreparedFallback(self.first.prepare(context))
+
+    def run(
+        self, prepared: PreparedFallback, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         metrics = inputs.context.metrics
         began = len(metrics.strata)
-        found = attempt(self.first, self.when, inputs, until)
+        small = prepared.met(self.when)
+        if small is not None:
+            found = self._second(prepared, inputs, until)
+            prepared.saw(metrics.strata[began:], small)
+            for record in metrics.strata[began:]:
+                record.how = (f"not begun, as earlier runs ended {small}: {self}", *record.how)
+            return found
+        found = attempt(self.first, prepared.first, self.when, inputs, until)
         if not isinstance(found, CONDITIONS) or found not in self.when:
+            prepared.saw(metrics.strata[began:])
             return found
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
-            device = accelerator(inputs.context.device)
+            device = inputs.context.device.accelerator
             if device is not None:
                 device.make_room(inputs.context.limits)
             inputs.unfit.append(found)
-        then = self.then.run(inputs, until)
+        if isinstance(found, SmallRounds):
+            prepared.rounds, prepared.rows = found.count, 0
+        then = self._second(prepared, inputs, until)
         for record in () if isinstance(found, NoRoom) else metrics.strata[began:]:
-            record.how = (f"given up {found}: {self.first.lines()[0]}", *record.how)
+            record.how = (f"given up {found}: {self}", *record.how)
         return then
+
+    def _second(
+        self, prepared: PreparedFallback, inputs: StratumInputs, until: tuple[When, ...]
+    ) -> Relations | When:
+        if prepared.then is None:
+            prepared.then = self.then.prepare(inputs.context)
+        return self.then.run(prepared.then, inputs, until)
+
+
+@dataclass(slots=True, eq=False)
+class PreparedFallback:
+    """What both operators have prepared; `then` when it is needed first. `rounds` and `rows`: those
+    of the runs of `first`."""
+
+    first: Any
+    then: Any = None
+    rounds: int = 0
+    rows: int = 0
+
+    def met(self, when: tuple[When, ...]) -> SmallRounds | None:
+        """The condition of `when` that the rounds of earlier runs have met together."""
+        for each in when if self.rounds else ():
+            if isinstance(each, SmallRounds) and each.met(self.rounds, self.rows):
+                return each
+        return None
+
+    def saw(self, records: Sequence[StratumMetrics], small: SmallRounds | None = None) -> None:
+        """Counts rounds; if none ran because they would be `small`, and there were more rows than
+        so many rounds have, rounds are tried again."""
+        rows = sum(sum(record.rows.values()) for record in records)
+        if small is None:
+            self.rounds += sum(record.rounds for record in records)
+            self.rows += rows
+        elif rows >= small.count * small.rows:
+            self.rounds = self.rows = 0
 
 
 def attempt(
-    first: Operator, when: tuple[When, ...], inputs: StratumInputs, until: tuple[When, ...] = ()
+    first: Operator,
+    prepared: Any,
+    when: tuple[When, ...],
+    inputs: StratumInputs,
+    until: tuple[When, ...] = (),
 ) -> Relations | When:
     """What an operator returns, or the first of these conditions that it meets: then its memory
     charges and profile records are undone."""
@@ -73,7 +139,7 @@ def attempt(
     with limits.within(rows.most if rows else None) as budget:
         before = dict(limits.account.held)
         try:
-            found = first.run(inputs, (*until, *when))
+            found = first.run(prepared, inputs, (*until, *when))
         except OverBudget as error:
             if error.budget is not budget or rows is None:
                 raise

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.account import default_limit
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
 from gdatalog.plan.conditions import When
@@ -37,15 +38,20 @@ class OnHost:
             return tuple(filter(None, (f"on the CPU: {self.reason}", first, *others)))
         return (f"{first} on the CPU", *others)
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> Any:
+        return self.then.prepare(replace(context, device=CPU))
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         context = inputs.context
         here = replace(inputs, context=replace(context, device=CPU))
         runs, strata = len(context.metrics.runs), len(context.metrics.strata)
         if context.memory < default_limit():  # the limit was the device's
             with context.limits.account.other_limit(default_limit()):
-                found = self.then.run(here, until)
+                found = self.then.run(prepared, here, until)
         else:
-            found = self.then.run(here, until)
+            found = self.then.run(prepared, here, until)
         if self.reason:
             for run in context.metrics.runs[runs:]:
                 run.left = run.left or self.reason

@@ -12,17 +12,18 @@ each combination of one part per relation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import isqrt
 from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
-from gdatalog.engine.derived import Derived, union_rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
-from gdatalog.engine.fixpoint.maintained import MaintainedRelation
-from gdatalog.engine.fixpoint.nearby import led_to, nearby
+from gdatalog.engine.fixpoint.maintained import MaintainedRelation, rows_with
+from gdatalog.engine.fixpoint.nearby import ByBitmap, led_to, nearby
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
@@ -31,6 +32,7 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.rule_plans import plan_rule
+from gdatalog.engine.rules.index_lookup import IndexLookup, applies
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
@@ -42,9 +44,10 @@ from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+
+LOOKED_UP = 16  # new rows up to which each is looked up by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,9 @@ class Incremental(LeafOperator):
         news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
         return f"incremental maintenance: what follows from {news} is added"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         return Maintenance(self.stratum, inputs).follow(until)
 
 
@@ -71,6 +76,30 @@ def of_news(stratum: Stratum, inputs: StratumInputs) -> Operator:
     return WithFallback(first, (grown,), Again(stratum, "news"))
 
 
+@dataclass(frozen=True, slots=True)
+class DeltaJoin:
+    """A join for the new rows of relation `follows`, which have these `columns`. `lookup`: what it
+    is for each of them, if it only looks rows up; `same`: the columns that it gives, if it reads
+    nothing else."""
+
+    plan: RulePlan
+    follows: str
+    columns: tuple[str, ...]
+    lookup: IndexLookup | None
+    same: tuple[int, ...] | None
+
+    @staticmethod
+    def of(plan: RulePlan) -> DeltaJoin:
+        (join,) = plan.joins
+        assert join.given is not None
+        slots = join.given.slots
+        alone = not (join.steps or join.tries or plan.gathers)
+        own = alone and join.orbit == 1 and all(expr in slots for expr in plan.head)
+        same = tuple(slots.index(expr) for expr in plan.head) if own and plan.head else None
+        names = tuple(slot.name for slot in slots)
+        return DeltaJoin(plan, join.given.relation, names, applies(plan, given=True), same)
+
+
 class Maintenance(Rounds):
     """One evaluation that continues from known relations."""
 
@@ -80,6 +109,7 @@ class Maintenance(Rounds):
         self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
+        self._joins: dict[int, Sequence[DeltaJoin]] = {}  # by the ids of rules
 
     @cached_property
     def tables(self) -> dict[str, Any]:
@@ -146,23 +176,58 @@ class Maintenance(Rounds):
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """The rows that a rule derives from the new rows of each of its atoms."""
-        inputs, read = self.inputs, self.read
-
-        def make(sizes: Statistics) -> RulePlan:
-            """One join for each atom that may have new rows, with all rows of the other atoms."""
-            given = PlanInputs(sizes, inputs.plans.orders, self.context.thresholds)
-            return plan_rule(
-                rule, inputs.param_types, given, read,
-                first=False, old="full", stored=not self.context.scope.bounded,
-            )  # fmt: skip
-
-        plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
         most = self.context.thresholds.news_breadth_first
-        for number, join in enumerate(plan.joins):
-            assert join.given is not None
-            delta = self.deltas.get(join.given.relation)
-            if delta is not None and delta.length:
-                yield from self._by_parts(alone(plan, number), delta.length > most)
+        for join in self._joins_of(rule):
+            delta = self.deltas.get(join.follows)
+            if delta is None or not delta.length:
+                continue
+            found = self._looked_up(join, delta)
+            if found is not None:
+                yield from found
+            else:
+                yield from self._by_parts(join.plan, delta.length > most)
+
+    def _joins_of(self, rule: CheckedRule) -> Sequence[DeltaJoin]:
+        """One join for each atom that may have new rows, with all rows of the other atoms; planned
+        once while the relations have about as many rows."""
+        found = self._joins.get(id(rule))
+        if found is None:
+            inputs, read = self.inputs, self.read
+
+            def make(sizes: Statistics) -> Sequence[DeltaJoin]:
+                given = PlanInputs(sizes, inputs.plans.orders, self.context.thresholds)
+                plan = plan_rule(
+                    rule, inputs.param_types, given, read,
+                    first=False, old="full", stored=not self.context.scope.bounded,
+                )  # fmt: skip
+                return [DeltaJoin.of(alone(plan, at)) for at in range(len(plan.joins))]
+
+            found = inputs.plans.delta_joins(rule, read, self._sizes_of, make)
+            self._joins[id(rule)] = found
+        return found
+
+    def _looked_up(self, join: DeltaJoin, delta: Relation) -> list[Derived] | None:
+        """What a join gives for a few rows, if they only look up what is indexed."""
+        if self.context.metrics.lasting:  # it shows what each step does
+            return None
+        if join.same is not None:
+            rows = delta.rows
+            return [DistinctBlocks([tuple(rows[at] for at in join.same)], delta.length)]
+        if join.lookup is None or delta.length > LOOKED_UP:
+            return None
+        (ref,) = join.lookup.plan.joins[0].tries
+        relation = self._relation(ref.relation)
+        keys = [column.tolist() for column in delta.rows]
+        every = []
+        for at in range(delta.length):
+            row = dict(zip(join.columns, [column[at] for column in keys], strict=True))
+            found = join.lookup.of_parts(
+                relation, self.context.scope, self.context.limits, None, row
+            )
+            if found is None:
+                return None
+            every += found
+        return [DistinctBlocks([rows for rows, _ in every], sum(count for _, count in every))]
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each combination of parts of the relations that it reads.
@@ -179,7 +244,8 @@ class Maintenance(Rounds):
             relation = self._relation(ref.relation)
             near = None
             if number in led and number not in whole:
-                near = nearby(relation, ref, self._bits(ref.relation), led[number], thresholds)
+                by_bitmap = self._by_bitmap(ref.relation, relation)
+                near = nearby(relation, ref, by_bitmap, led[number], thresholds)
             parts = relation.parts if near is None else (near,)
             if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
@@ -200,12 +266,12 @@ class Maintenance(Rounds):
             return part
         return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
 
-    def _bits(self, name: str) -> RowBits | None:
-        """The bitmap of a relation's rows, if there is one."""
+    def _by_bitmap(self, name: str, relation: Relation) -> ByBitmap:
+        """What looks rows of a relation up in its bitmap, if there is one."""
         table = self.tables.get(name)
-        if table is None:
-            return self.inputs.relation(name).bits
-        return table.bits() if isinstance(table, MaintainedRelation) else None
+        if isinstance(table, MaintainedRelation):
+            return table.rows_with
+        return partial(rows_with, relation)
 
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)

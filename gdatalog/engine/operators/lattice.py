@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
-from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of, loose_tries
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
@@ -77,7 +78,9 @@ class InPlaceLattice(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
         return self.of.pairs
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         found = InPlace(self, inputs).run()
         return Unsuited() if found is None else found
 
@@ -242,7 +245,8 @@ class InPlace(StratumRun):
             spill = limits.account.spill_for(size)
             limits.charge("best values", values.nbytes + (size if spill is None else 0))
             values.grow(spill)
-            worker.arguments.update(values.arrays)
+            for name, array in values.arrays.items():
+                worker.call.set(name, array)
             limits.charge("best values", values.nbytes)
         if worker.status == ROUND:
             self._raise_for_ever(codes, values.found, None)
@@ -322,9 +326,10 @@ class InPlace(StratumRun):
         ref = join.tries[number]
         relation = self.inputs.relation(ref.relation)
         size = 8 * len(ref.columns) * relation.at_most
-        fits = ref.columns in relation.loose or self.context.limits.account.spill_for(size) is None
+        there = ref.columns in loose_tries(relation)
+        fits = there or self.context.limits.account.spill_for(size) is None
         if fits and _only_walked(join, number) and not relation.indexed(ref.columns, ()):
-            there, before = ref.columns in relation.loose, time_spent()
+            before = time_spent()
             with spending("indexing"):
                 found = loose_of(relation, ref.columns)
             if found is not None:
@@ -408,7 +413,7 @@ class InPlace(StratumRun):
     def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
         """Records the workers' counters."""
         if printed.counters:
-            counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
+            counts = {COUNTS: tallied(printed, [worker.call.arrays for worker in workers])}
             self.seen = counted(printed, [follow.join for follow in self.follows], counts)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
@@ -43,11 +44,16 @@ class Linear:
         text = f"{name} is made linear: {self.schema.name} is what it has without recursion"
         return (text, *self.then.lines(whole))
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> Any:
+        return self.then.prepare(context)
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         metrics = inputs.context.metrics
         later = linearised(self.first, self.schema, inputs)
         began = len(metrics.strata)
-        found = self.then.run(later, until)
+        found = self.then.run(prepared, later, until)
         for record in metrics.strata[began:]:
             record.how = (self.lines()[0], *record.how)
         return found
@@ -68,7 +74,7 @@ def linearised(first: Once, schema: Schema, inputs: StratumInputs) -> StratumInp
     """The inputs of the linear rule. The rows that it starts from are evaluated once."""
     name, where = schema.name, (schema.name, inputs.context.device.name)
     if where not in inputs.made:
-        ((own, found),) = first.run(inputs).items()
+        ((own, found),) = first.run(None, inputs).items()
         inputs.made[where] = found
         inputs.context.limits.account.rename(own, name)
     rows: Relation = inputs.made[where]

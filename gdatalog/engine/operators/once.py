@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.draft import StratumDraft
@@ -30,7 +31,7 @@ class Once(LeafOperator):
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return ()  # the usual way
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations:
+    def run(self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations:
         return StratumRun(self.of, inputs).once(inputs.limit)
 
     def compile_ahead(self, inputs: StratumInputs) -> None:

@@ -8,8 +8,9 @@ partitioned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.spans import (
     RowsByColumn,
+    Spans,
     copied,
     grouped,
     limits_of,
@@ -44,13 +46,14 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.join_plan import Join, RulePlan, Slot, TrieRef
+from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
-from gdatalog.records import cached_property, dataclass
+from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Span
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -92,13 +95,20 @@ class Partitioned(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.of.pairs
 
-    def prepared(self, inputs: StratumInputs) -> PartitionedStratum:
-        splits = PartitionedStratum(self.of, self.keys, inputs)
+    def begun(
+        self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None
+    ) -> PartitionedStratum:
+        splits = PartitionedStratum(self.of, self.keys, inputs, prepared)
         splits.shared = self.shared
         return splits
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
-        found = self.prepared(inputs).run()
+    def prepare(self, context: ExecutionContext) -> PreparedFixpoint:
+        return PreparedFixpoint()
+
+    def run(
+        self, prepared: PreparedFixpoint, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        found = self.begun(inputs, prepared).run()
         return Unsuited() if found is None else found
 
 
@@ -170,6 +180,19 @@ class PartitionedFixpoint:
     values: Array
     beside: Mapping[str, Array]
     rooms: Sequence[ListRoom]
+    kept: list[Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PreparedFixpoint:
+    """What runs of a partitioned fixpoint share. The `task` of the last one serves another run over
+    the same tries if its first rows are within `spans`, and have the same `dtypes`. `kept`: what
+    the device's executor keeps."""
+
+    task: PartitionedFixpoint | None = None
+    spans: Spans = field(default_factory=dict)
+    dtypes: object = None
+    kept: list[Any] = field(default_factory=list)
 
 
 Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
@@ -178,8 +201,15 @@ Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
 class PartitionedStratum(StratumRun):
     """One evaluation by a separate fixpoint for each value of a column."""
 
-    def __init__(self, of: PlannedRules, keys: Sequence[Key], inputs: StratumInputs) -> None:
+    def __init__(
+        self,
+        of: PlannedRules,
+        keys: Sequence[Key],
+        inputs: StratumInputs,
+        prepared: PreparedFixpoint | None = None,
+    ) -> None:
         super().__init__(of, inputs)
+        self.prepared = prepared
         self.keys = keys
         self.columns = {key.relation: key.column for key in keys}
         self.shared: Shared | None = None
@@ -188,7 +218,7 @@ class PartitionedStratum(StratumRun):
     def later(self) -> list[RulePlan]:
         return [plan for _, plan in self.of.later]
 
-    @property
+    @cached_property
     def read_rows(self) -> int:
         return StratumDraft(self.stratum, self.inputs).read_rows
 
@@ -198,6 +228,9 @@ class PartitionedStratum(StratumRun):
 
         return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
 
+    def arity(self, name: str) -> int:
+        return self.inputs.schemas[name].arity
+
     # ---------------------------------------------------------------------------------- seeds
 
     @cached_property
@@ -206,8 +239,8 @@ class PartitionedStratum(StratumRun):
         return {name: self._group(name) for name in self.stratum.relations}
 
     def _group(self, name: str) -> RowsByColumn | None:
-        split, arity = self.columns[name], self.inputs.schemas[name].arity
-        order = order_by(split, arity)
+        split = self.columns[name]
+        order = order_by(split, self.arity(name))
         plans = [self.of.plan(rule, first=True) for rule in self.rules[name]]
         plans = [plan for plan in plans if plan.joins]
         if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
@@ -219,7 +252,7 @@ class PartitionedStratum(StratumRun):
         return self._grouped(name, relation) if relation.length else None
 
     def _grouped(self, name: str, relation: Relation) -> RowsByColumn:
-        order = order_by(self.columns[name], self.inputs.schemas[name].arity)
+        order = order_by(self.columns[name], self.arity(name))
         return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
     # ------------------------------------------------------------------------------- the task
@@ -237,44 +270,92 @@ class PartitionedStratum(StratumRun):
         refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
         made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
         tries = [made[ref] for ref in refs]
+        beside = {"splits": values}
+        for at, name in enumerate(self.stratum.relations):
+            beside |= self._rows_beside(f"seeds_{at}", seeds[name], values, self._others(name))
+            if counts:
+                beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
+        again = self._again(seeds, tries, beside)
+        if again is not None:
+            return again
         held = {name: [group] if group else [] for name, group in seeds.items()}
         context = self.context
-        arities = {name: self.inputs.schemas[name].arity for name in seeds}
+        arities = {name: self.arity(name) for name in seeds}
         spans = spans_of(self.recursions, held, arities, self.columns, made, context.scope)
-        beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
-
-        def bring(name: str, group: RowsByColumn | None, others: Sequence[int]) -> None:
-            """The arguments that hold rows, by value."""
-            none, empty = xp.zeros(len(values) + 1, dtype=xp.int64), xp.empty(0, dtype=xp.int32)
-            beside[f"{name}_starts"] = none if group is None else group.among(values)
-            for column in others:
-                beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
-
         for at, name in enumerate(self.stratum.relations):
-            own = spans[name]
-            group = seeds[name]
-            others = [column for column in range(len(own)) if column != self.columns[name]]
+            own, others = spans[name], self._others(name)
             stamps = stamps_for([own[column] for column in others], context.thresholds.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
             bytes_ = "uint8" if stamps <= context.thresholds.byte_stamps_most else "int32"
             written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
-            read = _dtypes(group, len(rows))
+            read = _dtypes(seeds[name], len(rows))
             stamp = bytes_ if stamps else None
             lists.append(Listed(name, self.columns[name], written, read, stamp))
             kept = [column for column in rows if not counts or column in others]
-            rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
-            bring(f"seeds_{at}", group, others)
+            room = {column: rows[column] for column in kept}
+            rooms.append(ListRoom(room, stamps, not counts, bytes_))
             if stamps:
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
-            if counts:
-                beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         if not self._enough(len(values), rooms):
             return None
         run = self._printed(lists, tries, values, counts)
         if run is None:
             return None
-        return PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
+        task = PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
+        prepared = self.prepared
+        if prepared is None or context.device is not CPU:
+            return task
+        prepared.spans, prepared.dtypes = spans, self._dtypes_of(beside)
+        lasting = {name: array for name, array in beside.items() if name.startswith("spans_")}
+        prepared.task = replace(task, values=values[:0], beside=lasting)  # without rows
+        return replace(task, kept=prepared.kept)
+
+    def _others(self, name: str) -> list[int]:
+        """A relation's columns, except for the one that it is partitioned by."""
+        return [at for at in range(self.arity(name)) if at != self.columns[name]]
+
+    def _rows_beside(
+        self, name: str, group: RowsByColumn | None, values: Array, others: Sequence[int]
+    ) -> dict[str, Array]:
+        """The arguments that hold rows, by value."""
+        xp = self.ops.xp
+        none, empty = xp.zeros(len(values) + 1, dtype=xp.int64), xp.empty(0, dtype=xp.int32)
+        found = {f"{name}_starts": none if group is None else group.among(values)}
+        for column in others:
+            found[f"{name}_{column}"] = empty if group is None else group.columns[column]
+        return found
+
+    def _dtypes_of(self, beside: Mapping[str, Array]) -> object:
+        """What the printed loops depend on, beside the tries."""
+        kinds = tuple([(name, array.dtype.char) for name, array in beside.items()])
+        return kinds, self.context.metrics.lasting
+
+    def _again(
+        self, seeds: Groups, tries: Sequence[Trie], beside: Mapping[str, Array]
+    ) -> PartitionedFixpoint | None:
+        """The fixpoint of the last run, for other first rows; None if it does not suit them."""
+        prepared = self.prepared
+        task = None if prepared is None else prepared.task
+        if prepared is None or task is None or not all(map(is_, tries, task.tries)):
+            return None
+        beside = {**beside, **task.beside}
+        if self._dtypes_of(beside) != prepared.dtypes or self._reads_parameters:
+            return None
+        for name, group in seeds.items():
+            own, split = prepared.spans[name], self.columns[name]
+            columns = {} if group is None else {split: group.values, **group.columns}
+            if not all(_within(column, own[at]) for at, column in columns.items()):
+                return None
+        values = beside["splits"]
+        beside = {**beside, **counts_of(task.run)}
+        return PartitionedFixpoint(task.run, task.tries, values, beside, task.rooms, prepared.kept)
+
+    @property
+    def _reads_parameters(self) -> bool:
+        """Whether parameters decide the range of what rules derive."""
+        outputs = (output for rule in self.recursions for output in rule.join.outputs)
+        return any(isinstance(output, Parameter) for output in outputs)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
@@ -324,7 +405,7 @@ class PartitionedStratum(StratumRun):
             }
         started = perf_counter(), time_spent()
         task = self.task(self.groups)
-        found = None if task is None else self._follow(task)
+        found = None if task is None else self.follow(task)
         if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
@@ -340,7 +421,7 @@ class PartitionedStratum(StratumRun):
             return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter(), time_spent()
         task = self.task(self.groups, counts=True)
-        if task is None or self._follow(task) is None:
+        if task is None or self.follow(task) is None:
             return None
         found = {}
         few = len(task.values) <= self.context.thresholds.device_from
@@ -354,7 +435,7 @@ class PartitionedStratum(StratumRun):
         self._tell(rows, task, started)
         return found
 
-    def _follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
+    def follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
         context = self.context
         limits, names = context.limits, self.stratum.relations
         self.record.doing = self.description
@@ -374,6 +455,7 @@ class PartitionedStratum(StratumRun):
                     task.beside,
                     cost,
                     self.shared,
+                    task.kept,
                 )
                 found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
@@ -414,6 +496,13 @@ class PartitionedStratum(StratumRun):
     @property
     def description(self) -> str:
         return f"a fixpoint for each {', '.join(map(str, self.keys))}"
+
+
+def _within(column: Array, span: Span | None) -> bool:
+    """Whether a span has all values of a column; None: any value may come."""
+    if span is None or not len(column):
+        return True
+    return span[0] <= int(column.min()) and int(column.max()) <= span[1]
 
 
 def _dtypes(held: RowsByColumn | None, width: int) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
 from gdatalog.engine.operators import Relations
 from gdatalog.plan.conditions import When
@@ -34,10 +35,15 @@ class Placed:
         where = "the CPU" if self.device == "cpu" else self.device
         return (f"on {where}: {self.why}", *self.then.lines(whole))
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> Any:
+        return self.then.prepare(context_there(context, self.device))
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         metrics = inputs.context.metrics
         began = len(metrics.strata)
-        found = self.then.run(there(inputs, self.device), until)
+        found = self.then.run(prepared, there(inputs, self.device), until)
         metrics.devices.append(self.device)
         for record in metrics.strata[began:]:
             record.how = (self.lines()[0], *record.how)
@@ -49,9 +55,14 @@ def there(inputs: StratumInputs, device: str) -> StratumInputs:
     if device == "cpu":
         seeds = {name: tuple(map(_on_host, parts)) for name, parts in inputs.seeds.items()}
         return replace(inputs, seeds=seeds)
-    later = inputs.context.later
-    assert later is not None and later.device is not None
-    return replace(inputs, context=replace(inputs.context, device=later.device))
+    return replace(inputs, context=context_there(inputs.context, device))
+
+
+def context_there(context: ExecutionContext, device: str) -> ExecutionContext:
+    if device == "cpu":
+        return context
+    assert context.later is not None and context.later.device is not None
+    return replace(context, device=context.later.device)
 
 
 def bytes_there(part: Derived) -> int:

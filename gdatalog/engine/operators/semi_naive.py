@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gdatalog.cancellation import WorkItem
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.delta import DeltaRelation
@@ -73,8 +73,13 @@ class SemiNaive(LeafOperator):
         """The pass that made its rules."""
         return split_at_dead_variables if self.projections else None
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
-        rounds = Rounds(self.of, inputs)
+    def prepare(self, context: ExecutionContext) -> PreparedRounds:
+        return PreparedRounds()
+
+    def run(
+        self, prepared: PreparedRounds, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        rounds = Rounds(self.of, inputs, prepared)
         found = rounds.run(self.passing, until)
         for name in self.passing:
             inputs.context.limits.charge(name, 0)
@@ -83,10 +88,23 @@ class SemiNaive(LeafOperator):
         return found
 
 
+@dataclass(slots=True, eq=False)
+class PreparedRounds:
+    """What evaluations share: the joins of each recursive rule, with their compiled loops."""
+
+    joins: list[tuple[CheckedRule, list[Variant]]] = field(default_factory=list)
+
+
 class Rounds(StratumRun):
     """One evaluation by rounds."""
 
     met: When | None = None
+
+    def __init__(
+        self, of: PlannedRules, inputs: StratumInputs, prepared: PreparedRounds | None = None
+    ) -> None:
+        super().__init__(of, inputs)
+        self.prepared = prepared or PreparedRounds()
 
     def run(
         self, passing: Collection[str] = (), until: Sequence[When] = ()
@@ -95,36 +113,50 @@ class Rounds(StratumRun):
         of `until` that was met after a round."""
         self.until = until
         self.turns = 0  # of rules
-        by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
+        by_rule = self._joins()
         self.variants = variants = [each for _, some in by_rule for each in some]
-        self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
+        self.replannings = [Replanning(self, rule, some) for rule, some in by_rule]
         self.sets = {n: each for n, each in self.tables.items() if isinstance(each, DeltaRelation)}
         read = [ref for each in variants for ref in each.growing]
         for ref in read if self.context.device is CPU else ():
             if ref.relation in self.sets:
                 self.sets[ref.relation].indexed = True
         self.came = {name: Came() for name in self.tables}
+        self.following: dict[str, list[Variant]] = {name: [] for name in self.tables}
+        for variant in variants:
+            self.following[variant.follows].append(variant)
         indexed = {name for name, table in self.sets.items() if table.indexed}
         self.olds_read = {ref.relation for ref in read if ref.version == "old"} - indexed
         for name in self.sets.keys() & set(passing):
             self.sets[name].passing = True
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
-                self.deltas[name] = self._add(name, self.first(name))
+                self.deltas[name] = self.add(name, self.first(name))
                 work.done += self.deltas[name].length
             self.record.end_round()
             self._expect(variants)
-            self._rounds(variants, work)
-        self.replannings, self.variants = [], []  # they reference this object and so all rows
+            self._rounds(work)
+        if not (self.context.metrics.lasting or any(each.again for each in self.replannings)):
+            self.prepared.joins = by_rule
+        for variant in variants:  # they reference this object and so all rows
+            variant.leave()
+        self.replannings, self.variants = [], []
         self.context.limits.charge("rows followed", 0)
         return self.met or self.finished(passing)
 
-    def _variants(self, rule: CheckedRule) -> list[Variant]:
-        """The joins of a rule, one for the new rows of each of its atoms."""
-        if not self.recursive(rule):
-            return []
-        plan = self.of.plan(rule, first=False)
-        return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
+    def _joins(self) -> list[tuple[CheckedRule, list[Variant]]]:
+        """The joins of each recursive rule, one for the new rows of each of its atoms."""
+        found, self.prepared.joins = self.prepared.joins, []
+        if self.context.metrics.lasting:
+            found = []  # its loops count
+        for variant in (each for _, some in found for each in some):
+            variant.enter(self)
+            for loops in variant.loops.values():
+                loops.renew(self.context.scope)
+        return found or [
+            (rule, [Variant(self, rule, plan, at) for at in range(len(plan.joins))])
+            for rule, plan in self.of.later
+        ]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells each relation the range of its future keys."""
@@ -135,14 +167,14 @@ class Rounds(StratumRun):
             if name in self.sets:
                 self.sets[name].expect(space)
 
-    def _rounds(self, variants: Sequence[Variant], work: WorkItem) -> None:
+    def _rounds(self, work: WorkItem) -> None:
         news: list[Round] = []
         try:
             first = next(iter(self.tables))
             while self.deltas[first].length or not news or any(self.came.values()):
                 work.round = len(news) + 1
                 self.context.limits.poll()
-                done = self._round(work.round, variants)
+                done = self._round(work.round)
                 if done is None:
                     break
                 news.append(done)
@@ -156,7 +188,7 @@ class Rounds(StratumRun):
         except MemoryLimitError as error:
             raise self.growth(error, news) from None
 
-    def _round(self, number: int, variants: Sequence[Variant]) -> Round | None:
+    def _round(self, number: int) -> Round | None:
         """Runs the turn of each relation. Returns None if no new row was found."""
         first, *_ = self.tables
         new = dict.fromkeys(self.tables, 0)
@@ -167,7 +199,7 @@ class Rounds(StratumRun):
             if not self.deltas[name].length:
                 continue
             followed = True
-            for variant in self._turn(name, variants):
+            for variant in self._turn(name):
                 self.turns += 1
                 with placed(variant.rule):
                     rows, stats = variant.follow()
@@ -203,7 +235,7 @@ class Rounds(StratumRun):
         self.came[name] = Came()
         if name in self.olds_read:
             self.olds[name] = table.full()
-        self.deltas[name] = self._add(name, came.parts, came.found)
+        self.deltas[name] = self.add(name, came.parts, came.found)
         limits = self.context.limits
         limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
         limits.charge(name, table.nbytes)
@@ -215,11 +247,11 @@ class Rounds(StratumRun):
     def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
         return ref.relation == follows and not before
 
-    def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
+    def _turn(self, name: str) -> Iterator[Variant]:
         """The variants for a relation's new rows. Those that read only its old rows run before its
         indexes get the new ones."""
         for before in (True, False):
-            yield from (v for v in variants if v.follows == name and v.before == before)
+            yield from [v for v in self.following[name] if v.before == before]
             if name in self.sets:
                 self.sets[name].take_turn(not before)
 
@@ -231,9 +263,9 @@ class Rounds(StratumRun):
         rows = sum(table.length for table in self.tables.values())
         for when in self.until:
             match when:
-                case SmallRounds(count, most):
+                case SmallRounds():
                     power = number & (number - 1) == 0
-                    met = not ended and power and number >= count and rows < number * most
+                    met = not ended and power and when.met(number, rows)
                 case LargeTurns(least, each, most):
                     met = looked >= least and looked >= each * self.turns
                     met = met and self.context.limits.account.total <= most

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.fallback import attempt
 from gdatalog.engine.operators.partitioned import Partitioned
@@ -39,13 +40,18 @@ class OnWorkers:
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return self.then.lines(whole)  # the plan's placement says the rest
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+    def prepare(self, context: ExecutionContext) -> Any:
+        return self.then.prepare(context)
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
         if self.placement.refusal is not None:
-            return self.then.run(inputs, until)
+            return self.then.run(prepared, inputs, until)
         if self.placement.until:
-            found = attempt(self.then, self.placement.until, inputs, until)
+            found = attempt(self.then, prepared, self.placement.until, inputs, until)
             if not isinstance(found, CONDITIONS) or found not in self.placement.until:
                 return found
         cluster = inputs.context.cluster
         assert cluster is not None
-        return cluster.fixpoint(self, inputs) or self.then.run(inputs, until)
+        return cluster.fixpoint(self, inputs) or self.then.run(prepared, inputs, until)

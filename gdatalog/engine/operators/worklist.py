@@ -10,40 +10,78 @@ from functools import partial
 
 import numpy as np
 
-from gdatalog.engine.context import Operator, StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
+from gdatalog.engine.derived import DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.operators import Relations, partitioned
+from gdatalog.engine.fixpoint.spans import RowsByColumn
+from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
-from gdatalog.engine.operators.partitioned import PartitionedStratum, is_forced
+from gdatalog.engine.operators.partitioned import (
+    Key,
+    PartitionedStratum,
+    PreparedFixpoint,
+    is_forced,
+)
+from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.planner.rewrite.linear_recursion import with_key
-from gdatalog.records import dataclass, replace
+from gdatalog.planner.rewrite.linear_recursion import KEY, partitioning_of, with_key
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
 
 
 @dataclass(frozen=True, slots=True)
 class Worklist(LeafOperator):
-    """`keyed`: the stratum with a key, and the schemas of its relations. Its rules are planned when
-    it runs, because rounds are rarely so many."""
+    """`of`: the rules, as rounds run them. `keyed`: the stratum with a key, and the `schemas` of
+    its relations. Its recursive rules are planned when it first runs, because rounds are rarely so
+    many."""
 
+    of: PlannedRules
     keyed: Stratum
     schemas: tuple[Schema, ...]
 
     def __str__(self) -> str:
         return "one worklist"
 
-    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
-        rows = {name: [_zeroed(part) for part in parts] for name, parts in inputs.seeds.items()}
-        schemas = {schema.name: schema for schema in self.schemas}
-        draft = StratumDraft(self.keyed, replace(inputs, seeds=rows), schemas)
-        keyed = partitioned.applies(draft)
-        if keyed is None:
+    def prepare(self, context: ExecutionContext) -> PreparedWorklist:
+        return PreparedWorklist()
+
+    def run(
+        self, prepared: PreparedWorklist, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        if prepared.of is None:
+            prepared.of = self._planned(inputs)
+        if prepared.of is None:
             return Unsuited()
-        return OneWorklist(keyed.of, keyed.keys, draft.inputs).run() or Unsuited()
+        keys = [Key(schema.name, 0, KEY) for schema in self.schemas]
+        return OneWorklist(prepared.of, keys, inputs, prepared.fixpoint).run() or Unsuited()
+
+    def _planned(self, inputs: StratumInputs) -> PlannedRules | None:
+        """The rules that begin as they are, and the recursive ones with a key; None if the plan of
+        one does not pass the key on."""
+        draft = StratumDraft(self.keyed, inputs, {schema.name: schema for schema in self.schemas})
+        split = partitioning_of(draft.later, {each.name: each.arity for each in self.schemas})
+        if split is None or any(split.columns.values()):
+            return None
+        rules, plans = [], []
+        for own, keyed, (first, _) in zip(
+            self.of.stratum.rules, self.keyed.rules, self.of.plans, strict=True
+        ):
+            recursive = draft.recursive(keyed)
+            rules.append(keyed if recursive else own)
+            plans.append((first, draft.plan(keyed, first=False) if recursive else None))
+        return PlannedRules(replace(self.keyed, rules=tuple(rules)), tuple(plans))
+
+
+@dataclass(slots=True, eq=False)
+class PreparedWorklist:
+    """The planned rules, and what their fixpoint has prepared."""
+
+    of: PlannedRules | None = None
+    fixpoint: PreparedFixpoint = field(default_factory=PreparedFixpoint)
 
 
 def applies(draft: StratumDraft) -> Worklist | None:
@@ -62,7 +100,7 @@ def applies(draft: StratumDraft) -> Worklist | None:
     inputs = draft.inputs
     make = partial(with_key, draft.stratum, inputs.schemas)
     keyed = inputs.plans.rewritten("keyed", draft.stratum.rules, make)
-    return None if keyed is None else Worklist(keyed[0], tuple(keyed[1].values()))
+    return None if keyed is None else Worklist(draft.planned, keyed[0], tuple(keyed[1].values()))
 
 
 def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
@@ -76,24 +114,28 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
 
 
 class OneWorklist(PartitionedStratum):
-    """One evaluation; the relations get no key."""
+    """One evaluation, as the fixpoint of a single key; the relations get no key."""
+
+    def arity(self, name: str) -> int:
+        return 1 + super().arity(name)
+
+    def _group(self, name: str) -> RowsByColumn | None:
+        """The rows that come first. There may be duplicates, which the worklist drops."""
+        parts = [part for part in self.first(name) if count_of(part)]
+        if not parts:
+            return None
+        columns = zip(*(block for part in parts for block in blocks_of(part)), strict=True)
+        rows = [np.ascontiguousarray(joined_column(column)) for column in columns]
+        starts = np.array([0, len(rows[0])], dtype=np.int64)
+        return RowsByColumn(np.zeros(1, dtype=np.int32), starts, dict(enumerate(rows, 1)))
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         schema = self.inputs.schemas[name]
         rows = [block[1:] for block in blocks.blocks]
-        columns, types = schema.columns[1:], schema.types[1:]
-        relation = Relation.of_blocks(columns, types, rows, blocks.count, True)
+        relation = Relation.of_blocks(schema.columns, schema.types, rows, blocks.count, True)
         self.context.limits.charge(name, relation.nbytes)
         return relation
 
     @property
     def description(self) -> str:
         return "one worklist, for the rounds are many and small"
-
-
-def _zeroed(part: Derived) -> Derived:
-    """Rows with a first column of zeros."""
-    blocks = blocks_of(part)
-    zeros = [np.zeros(len(block[0]), dtype=np.int32) for block in blocks]
-    pairs = zip(zeros, blocks, strict=True)
-    return DistinctBlocks([(first, *block) for first, block in pairs], count_of(part))

@@ -37,8 +37,7 @@ def operator_of(plan: RulePlan, inputs: RuleInputs) -> RuleOperator:
         plan = plan.otherwise or plan  # sums read whole indexes
     device, whole = inputs.context.device, over_whole_indexes(plan)
     if device is CPU:
-        counted = inputs.stats is not None or inputs.report is not None
-        return whole if counted else index_lookup.applies(plan) or whole
+        return whole if inputs.report is not None else index_lookup.applies(plan) or whole
     reason = plan.left or device.refuses(plan)
     if reason is not None:
         return RuleOnHost(whole, reason)

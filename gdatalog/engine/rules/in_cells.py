@@ -18,7 +18,7 @@ from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
-from gdatalog.engine.device import Accelerator, accelerator
+from gdatalog.engine.device import Accelerator
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.rules.join import Loops
@@ -241,7 +241,7 @@ class RuleInCells:
 
     def run(self, inputs: RuleInputs) -> Derived | Refusal:
         plan, context, limits = self.plan, inputs.context, inputs.limits
-        device = accelerator(context.device)
+        device = context.device.accelerator
         assert inputs.resident is not None and device is not None
         # Slices are on one device, so other devices cannot share its cells.
         context = replace(context, settings=context.settings.tuned(shared_from=inf))

@@ -1,8 +1,13 @@
-"""`IndexLookup`: the rows of one index below known values."""
+"""`IndexLookup`: the rows of one index below known values: constants, parameters, and the columns
+of a given row.
+
+The look-up of a relation in parts reads each part: the large ones by their indexes, the few rows of
+another by comparing all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,14 +27,22 @@ from gdatalog.plan.join_plan import (
     RulePlan,
     Seek,
     Slot,
+    TrieRef,
 )
 from gdatalog.records import dataclass
+from gdatalog.storage.degrees import COMPARE, mask
 from gdatalog.storage.keys import encode_value, narrow
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import Trie, TrieName
 
-Known = Constant | Parameter
+Known = Constant | Parameter | Slot  # a slot is a column of the given row
 MOST_FOUND = 1 << 16  # rows: more go through a set, which spills to files
+COMPARED = 1 << 12  # rows of a later part up to which all are compared, if it has no index
+
+Found = tuple[tuple[Array, ...], int]  # rows, and their number
+Row = Mapping[str, int]  # the keys of a given row, by column
+NO_ROW: Row = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +71,63 @@ class IndexLookup:
         levels = [at for at in self.outputs if isinstance(at, int)]
         return levels == sorted(levels)
 
+    def of_parts(
+        self, relation: Relation, scope: Scope, limits: Limits, limit: int | None, row: Row = NO_ROW
+    ) -> list[Found] | None:
+        """The distinct rows of each part of a relation. None: there are too many, or a large part
+        has no index yet. Changes nothing, so any thread may call it."""
+        (ref,) = self.plan.joins[0].tries
+        found = []
+        for number, part in enumerate(relation.parts):
+            trie = part.asked(asked_as(ref))
+            if trie is not None:
+                rows = self.rows(trie, scope, limits, limit, row)
+            elif number and part.at_most <= COMPARED:
+                rows = self._among(part, ref, scope, limits, row)
+            else:
+                return None
+            if rows is None:
+                return None
+            if rows[1]:
+                found.append(rows)
+        return found
+
+    def _among(
+        self, part: Relation, ref: TrieRef, scope: Scope, limits: Limits, row: Row
+    ) -> Found | None:
+        """The rows of a small part, found without an index; None if they may have duplicates."""
+        if len(ref.columns) < len(part.types):
+            return None
+        columns = part.rows
+        limits.look(len(columns[0]))
+        keep = mask(columns, ref.tests) if ref.tests else np.ones(len(columns[0]), dtype=np.bool_)
+        levels = [columns[at] for at in ref.columns]
+        for level, key in zip(levels, self.keys, strict=False):
+            keep &= level == _value(key, scope, row)
+        below = levels[len(self.keys) :]
+        for op, bound in self.cuts:
+            keep &= COMPARE[op](below[0], _value(bound, scope, row))
+        kept = np.flatnonzero(keep)
+        return self._columns([level[kept] for level in below], len(kept), scope, row), len(kept)
+
     def rows(
-        self, trie: Trie, scope: Scope, limits: Limits, limit: int | None = None
-    ) -> tuple[tuple[Array, ...], int] | None:
+        self,
+        trie: Trie,
+        scope: Scope,
+        limits: Limits,
+        limit: int | None = None,
+        row: Row = NO_ROW,
+    ) -> Found | None:
         """The distinct rows that a trie has; at least `limit` of them, if there are so many. None:
         they are too many to hold without looking at the memory limit."""
-        low, high = self._list(trie, scope)
+        low, high = self._list(trie, scope, row)
         deeper = trie.levels[len(self.keys) + 1 :]
         if len(self.keys) == len(trie.levels):  # a proposition, or only known values
             limits.look(1)
-            return self._columns([], high - low, scope), high - low
+            return self._columns([], high - low, scope, row), high - low
         values = trie.levels[len(self.keys)].values
         for op, bound in self.cuts:
-            low, high = _cut(values, low, high, op, _value(bound, scope))
+            low, high = _cut(values, low, high, op, _value(bound, scope, row))
         if limit is not None and not deeper:
             high = min(high, low + limit)
         ranges = [(low, high)]
@@ -87,14 +144,14 @@ class IndexLookup:
             columns = [np.repeat(column, lengths) for column in columns]
             columns.append(level.values[slice(*here)])
         count = max(0, high - low)
-        return self._columns(columns, count, scope), count
+        return self._columns(columns, count, scope, row), count
 
-    def _list(self, trie: Trie, scope: Scope) -> tuple[int, int]:
+    def _list(self, trie: Trie, scope: Scope, row: Row) -> tuple[int, int]:
         """Where the list below the keys begins and ends; of no length if there is none. If the keys
         are all levels, its length says whether they are there."""
         low, high = 0, 1
         for depth, key in enumerate(self.keys):
-            at = _find(trie, depth, _value(key, scope), low, high)
+            at = _find(trie, depth, _value(key, scope, row), low, high)
             if at < 0:
                 return 0, 0
             low, high = at, at + 1
@@ -103,40 +160,54 @@ class IndexLookup:
                 low, high = int(offsets[at]), int(offsets[at + 1])
         return low, high
 
-    def _columns(self, columns: Sequence[Array], count: int, scope: Scope) -> tuple[Array, ...]:
+    def _columns(
+        self, columns: Sequence[Array], count: int, scope: Scope, row: Row
+    ) -> tuple[Array, ...]:
         """The answer's columns: copies, so that an answer does not keep the index."""
         found = []
         for place in self.outputs:
             if isinstance(place, int):
                 found.append(columns[place].copy())
             else:
-                found.append(narrow(np.full(count, _value(place, scope), dtype=np.int64)))
+                found.append(narrow(np.full(count, _value(place, scope, row), dtype=np.int64)))
         return tuple(found)
 
 
-def applies(plan: RulePlan) -> IndexLookup | None:
-    """The lookup that a rule's plan is, if it is one."""
+def asked_as(ref: TrieRef) -> TrieName:
+    """The key of a trie in `Relation.asked`."""
+    return ref.columns, ref.tests, ref.weighted, ref.ranked
+
+
+def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
+    """The lookup that a rule's plan is, if it is one; `given`: for each row of those that it
+    starts from."""
     if len(plan.joins) != 1 or plan.gathers or plan.terms or plan.within or plan.left:
         return None
     (join,) = plan.joins
-    if join.given is not None or join.bag or join.orbit != 1 or len(join.tries) != 1:
+    started = join.given is not None and join.scan is None
+    if started != given or join.bag or join.orbit != 1 or len(join.tries) != 1:
         return None
     (ref,) = join.tries
     if ref.version != "full" or ref.weighted or ref.ranked or ref.sliced:
         return None
+    own = () if join.given is None else join.given.slots
+
+    def known(expr: Expr) -> bool:
+        return isinstance(expr, Constant | Parameter) or expr in own
+
     keys: list[Known] = []
     names: list[str] = []
     cuts: tuple[Comparison, ...] = ()
     for depth, step in enumerate(join.steps):
         here = (Participant(0, depth),)
         if isinstance(step, Seek) and step.participants == here and not names:
-            if not isinstance(step.value, Known):
+            if not known(step.value):
                 return None
             keys.append(step.value)
         elif isinstance(step, Join) and step.participants == here and step.reuse is None:
             if step.cuts and names:
                 return None
-            if not all(isinstance(bound, Known) for _, bound in step.cuts) or step.implied:
+            if not all(known(bound) for _, bound in step.cuts) or step.implied:
                 return None
             cuts = cuts if names else step.cuts
             names.append(step.variable)
@@ -148,7 +219,7 @@ def applies(plan: RulePlan) -> IndexLookup | None:
     for expr in plan.head:
         if isinstance(expr, Slot) and expr.name in names:
             outputs.append(names.index(expr.name))
-        elif isinstance(expr, Known):
+        elif known(expr):
             outputs.append(expr)
         else:
             return None
@@ -157,8 +228,10 @@ def applies(plan: RulePlan) -> IndexLookup | None:
     return IndexLookup(plan, tuple(keys), cuts, tuple(outputs))
 
 
-def _value(known: Expr, scope: Scope) -> int:
-    assert isinstance(known, Known)
+def _value(known: Expr, scope: Scope, row: Row) -> int:
+    if isinstance(known, Slot):
+        return row[known.name]
+    assert isinstance(known, Constant | Parameter)
     value = known.value if isinstance(known, Constant) else scope.params[known.name]
     return encode_value(value, known.type, scope.symbols)
 

@@ -16,11 +16,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import Node, contains_head_aggregate, walk_all
+from gdatalog.planner.check.walk import Node, all_of, walk
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
@@ -50,12 +50,12 @@ class CheckedRule:
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        return any(contains_head_aggregate(arg) for arg in self.head.args)
+        return bool(all_of(s.HeadAggregate, *self.head.args))
 
     @property
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> list[Node]:
         """All nodes of the head and the body."""
-        return walk_all(self.head, self.body)
+        return walk(self.head) + walk(self.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.cautions import is_souffle
 from gdatalog.planner.check.program import examine
-from gdatalog.planner.check.walk import Node, atoms_in, walk_all
+from gdatalog.planner.check.walk import Node, all_of, walk
 from gdatalog.records import dataclass
 from gdatalog.values import ParamType
 
@@ -42,7 +42,7 @@ class KeptProgram:
             shared.append(s.Aggregate)
         homes = {name: at for at, each in enumerate(checked.strata) for name in each.relations}
         below = tuple(
-            frozenset(atom.name for rule in each.rules for atom in atoms_in(rule.body))
+            frozenset(atom.name for rule in each.rules for atom in all_of(s.Atom, rule.body))
             for each in checked.strata
         )
         return KeptProgram(checked, homes, below, params, tuple(shared))
@@ -119,11 +119,11 @@ def extended(
     )
 
 
-def _parts(statement: s.Statement) -> Iterator[Node]:
+def _parts(statement: s.Statement) -> list[Node]:
     """The nodes of a rule or a query."""
     heads = statement.heads if isinstance(statement, s.Rule) else ()
     body = statement.body if isinstance(statement, s.Rule | s.Query) else None
-    return walk_all(*heads, body)
+    return [part for node in (*heads, body) for part in walk(node)]
 
 
 def _may_be_empty(kept: KeptProgram, known: Mapping[str, Schema], name: str) -> bool:

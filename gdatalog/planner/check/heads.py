@@ -17,7 +17,7 @@ from gdatalog.parser.format import format_node
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.walk import contains_head_aggregate, head_aggregates
+from gdatalog.planner.check.walk import all_of, contains_head_aggregate
 from gdatalog.planner.check.wording import did_you_mean, either, own_name, show
 from gdatalog.records import replace
 
@@ -66,7 +66,7 @@ def aggregate_columns(head: s.Atom) -> dict[int, str]:
 
 
 def _kinds(head: s.Atom) -> set[str]:
-    return {part.kind for part in head_aggregates(head)}
+    return {part.kind for part in all_of(s.HeadAggregate, head)}
 
 
 def _check_single(
@@ -79,7 +79,7 @@ def _check_single(
         f"define what is aggregated as a relation of its own, say `{helper}(...)`, with as many "
         f"rules as you need; then write one rule: `{text} <- {helper}(...).`"
     )
-    aggregate = next(part for part in head_aggregates(rule.head) if part.kind == kind)
+    aggregate = next(part for part in all_of(s.HeadAggregate, rule.head) if part.kind == kind)
     for other in others:
         if other is not rule:
             what = "fact" if isinstance(other, s.Atom) or other.body is None else "rule"

@@ -45,7 +45,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _atoms(rule: CheckedRule) -> list[s.Atom]:
-    return w.atoms_in(*rule.head.args, rule.body)
+    return w.all_of(s.Atom, *rule.head.args, rule.body)
 
 
 def _reads(rule: CheckedRule) -> set[str]:
@@ -189,7 +189,7 @@ class RuleExpansion:
         self.alternatives = 1
         self.parts = 0  # syntax nodes added
         self.made = 0
-        kinds = {part.kind for part in w.head_aggregates(rule.head)}
+        kinds = {part.kind for part in w.all_of(s.HeadAggregate, rule.head)}
         self.counting = not kinds.isdisjoint(COUNTING)
         self.aggregated = not kinds <= {"min", "max"}  # the rule may not have `;`
 
@@ -211,7 +211,7 @@ class RuleExpansion:
                 return literal
 
     def _aggregates(self, literal: s.Literal) -> None:
-        for atom in w.atoms_in(literal) if w.contains_aggregate(literal) else ():
+        for atom in w.all_of(s.Atom, literal) if w.all_of(s.Aggregate, literal) else ():
             if atom.name in self.definitions:
                 self._made_for(atom, "an aggregate ranges over its rows")
                 return
@@ -225,7 +225,7 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = self.parts + sum(len(list(w.walk(each.body))) for each in definitions)
+        parts = self.parts + sum(len(w.walk(each.body)) for each in definitions)
         if parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom

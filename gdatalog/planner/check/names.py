@@ -21,7 +21,7 @@ from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERAT
 from gdatalog.planner.check import CheckedQuery, CheckedRule
 from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
-from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
+from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
@@ -121,8 +121,10 @@ class NameResolution:
 
     def _constants_meant(self, *nodes: s.Literal | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
-        names = (part for node in nodes for part in walk(node) if isinstance(part, s.Var))
-        seen = [var for var in names if var.name not in _MEANT and var.name.lower() in _MEANT]
+        seen = []
+        for var in all_of(s.Var, *nodes):
+            if var.name not in _MEANT and var.name.lower() in _MEANT:
+                seen.append(var)
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()

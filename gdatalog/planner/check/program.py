@@ -33,7 +33,7 @@ from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.walk import Shape, shapes_of, with_floats
 from gdatalog.planner.check.wording import either
-from gdatalog.planner.passes import PassNotes, run_passes
+from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
@@ -55,7 +55,10 @@ def examine(
     program must not use.
     """
     draft = ProgramDraft(program, known, params, whole, broken)
-    run_passes(PASSES, draft, notes)
+    for each in PASSES:
+        each(draft)
+        if notes is not None:
+            notes.note(each, draft.lines())
     return draft.checked, draft.errors
 
 
@@ -82,10 +85,6 @@ class ProgramDraft:
     lists: dict[str, ValueList] = field(default_factory=dict)
     strata: tuple[Stratum, ...] = ()
     checked: Checked | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.checked is not None
 
     def lines(self) -> tuple[str, ...]:
         return tuple(map(rule_text, self.rules))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import contains_head_aggregate, walk
+from gdatalog.planner.check.walk import all_of, contains_head_aggregate
 
 
 def with_rows(rules: Sequence[CheckedRule], sources: Iterable[str]) -> set[str]:
@@ -29,7 +29,7 @@ def _can_hold(rule: CheckedRule, found: set[str]) -> bool:
         return True
     # counts and sums without a group have a row even over nothing
     args = rule.head.args
-    aggregates = (part for part in walk(rule.head) if isinstance(part, s.HeadAggregate))
+    aggregates = all_of(s.HeadAggregate, rule.head)
     return (
         bool(args)
         and all(map(contains_head_aggregate, args))

@@ -16,9 +16,9 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.scopes import bound_by, neighbours, ready, shared_by, solvable
 from gdatalog.planner.check.walk import (
     Node,
+    all_of,
     children,
     conjuncts,
-    contains_aggregate,
     count_variables,
     variables,
 )
@@ -35,7 +35,7 @@ def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
         _ground(rule.head, errors)
         return
     bound = bound_by(rule.body, frozenset(), rule.types)
-    if rule.types.keys() <= bound and not contains_aggregate(rule.body):
+    if rule.types.keys() <= bound and not all_of(s.Aggregate, rule.body):
         return  # all variables are bound
     check = _Check(rule, errors, scopes=[rule.body])
     check.literal(rule.body, bound)

@@ -24,7 +24,7 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
     for rule in rules:
         by_head.setdefault(rule.head.name, []).append(rule)
         read = reads.setdefault(rule.head.name, [])
-        read += [atom.name for atom in w.atoms_in(rule.body)]
+        read += [atom.name for atom in w.all_of(s.Atom, rule.body)]
     strata: list[Stratum] = []
     for component in components(reads):
         defined = tuple(name for name in component if name in by_head)
@@ -59,7 +59,11 @@ def _forbidden_cycle(
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
     if rule.body is None:
         return
-    kinds = [part.kind for part in w.head_aggregates(rule.head) if part.kind not in ("min", "max")]
+    kinds = [
+        part.kind
+        for part in w.all_of(s.HeadAggregate, rule.head)
+        if part.kind not in ("min", "max")
+    ]
     yield from _steps(rule, rule.body, f"the aggregate {kinds[-1]}" if kinds else "")
 
 
@@ -203,7 +207,7 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
     below = [
         rule
         for rule in rules.get(step.body, ())
-        if inside.isdisjoint(a.name for a in w.atoms_in(rule.body))
+        if inside.isdisjoint(a.name for a in w.all_of(s.Atom, rule.body))
     ]
     if below and step.body != step.head:
         base = f"{step.body}_base"
@@ -242,7 +246,7 @@ def _by_min(step: Step) -> str | None:
     kept = [
         item
         for item in w.conjuncts(body)
-        if not any(atom is step.atom for atom in w.atoms_in(item))
+        if not any(atom is step.atom for atom in w.all_of(s.Atom, item))
     ]
     held = {name for item in kept if not isinstance(item, s.Compare) for name in w.variables(item)}
     kept = [

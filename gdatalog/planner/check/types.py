@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, TYPES
-from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, show
 from gdatalog.records import dataclass, field, replace
@@ -27,21 +26,38 @@ BIT = {name: 1 << at for at, name in enumerate(TYPES)}
 ALL = (1 << len(TYPES)) - 1
 INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
 NUMBER = INT | FLOAT
+_ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
 
 
 def mask_of(types: frozenset[str]) -> int:
     return sum(BIT[name] for name in types)
 
 
-class Why(NamedTuple):
-    """Where a type was settled, and by what: another expression, or "as column `src` of `E`"."""
+class ColumnPlace(NamedTuple):
+    """A column of an atom, whose names the catalog knows."""
 
-    span: Span | None
-    by: str | s.Expr
+    relation: str
+    at: int
+    schema: Schema | None
 
     @property
     def text(self) -> str:
-        return self.by if isinstance(self.by, str) else f"as {show(self.by)}"
+        if self.schema is None:
+            return f"column {self.at + 1} of `{self.relation}`"
+        return f"column `{self.schema.columns[self.at]}` of `{self.relation}`"
+
+
+class Why(NamedTuple):
+    """Where a type was settled, and by what: a column, another expression, or "as declared"."""
+
+    span: Span | None
+    by: str | s.Expr | ColumnPlace
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.by, str):
+            return self.by
+        return f"as {self.by.text if isinstance(self.by, ColumnPlace) else show(self.by)}"
 
 
 @dataclass(slots=True)
@@ -82,16 +98,18 @@ class Unifier:
 
         `why_one` is the reason that `one` gets if `other` settles it.
         """
-        one, other = self.find(one), self.find(other)
-        common = self.masks[one] & self.masks[other]
+        one = one if self.parents[one] == one else self.find(one)
+        other = other if self.parents[other] == other else self.find(other)
+        mine, its = self.masks[one], self.masks[other]
+        common = mine & its
         if not common:
             return False
         if one == other:
             return True
-        if _single(self.masks[one]):
-            return self.narrow(other, common, why_other)
-        if _single(self.masks[other]):
-            return self.narrow(one, common, why_one)
+        if mine & (mine - 1) == 0:
+            return common == its or self.narrow(other, common, why_other)
+        if its & (its - 1) == 0:
+            return common == mine or self.narrow(one, common, why_one)
         self.parents[other] = one
         if self.masks[one] != common or self.reasons[one] is None:
             self.reasons[one] = self.reasons[other] or self.reasons[one]
@@ -114,12 +132,9 @@ class Unifier:
         return either(self.types(node))
 
     def settled(self, node: int) -> TypeName | None:
-        types = self.types(node)
-        return types[0] if len(types) == 1 else None
-
-
-def _single(mask: int) -> bool:
-    return mask & (mask - 1) == 0
+        root = self.find(node)
+        mask = self.masks[root]
+        return "int" if self.literal[root] and mask & INT else _ONLY.get(mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -230,10 +245,13 @@ class TypeInference:
             case s.Atom():
                 self._atom(literal)
             case s.Compare():
-                sides = [literal.first, *(side for _, side in literal.rest)]
-                nodes = [self._expr(side) for side in sides]
-                for at, (left, op, right) in enumerate(neighbours(literal)):
-                    self._same(left, nodes[at], right, nodes[at + 1], f"`{op}` compares")
+                left, node = literal.first, self._expr(literal.first)
+                pairs = []
+                for op, right in literal.rest:
+                    pairs.append((left, node, right, self._expr(right), f"`{op}` compares"))
+                    left, node = right, pairs[-1][3]
+                for pair in pairs:
+                    self._same(*pair)
             case s.Member():
                 self._all_same((literal.item, *literal.values), "`in` compares")
             case s.Distinct():
@@ -251,23 +269,17 @@ class TypeInference:
                     self._literal(item)
 
     def _atom(self, atom: s.Atom) -> None:
-        columns = self.columns.get(atom.name, [])
-        nodes = [self._expr(arg) for arg in atom.args]
+        columns = self.columns.get(atom.name, ())
+        nodes = []
+        for arg in atom.args:
+            nodes.append(self._expr(arg))
+        found = self.catalog.relations.get(atom.name)  # the relation of a query is not in there
+        schema = None if found is None else found.schema
         # a wrong number of arguments has been reported
         for at, (arg, node, column) in enumerate(zip(atom.args, nodes, columns, strict=False)):
-            self._column(atom, at, arg, node, column)
-
-    def _column(self, atom: s.Atom, at: int, arg: s.Expr, node: int, column: int) -> None:
-        name = self._column_name(atom.name, at)
-        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, arg)
-        if not self.unifier.unify(node, column, why_arg, why_column):
-            self._clash(arg.span, show(arg), node, name, column)
-
-    def _column_name(self, relation: str, at: int) -> str:
-        found = self.catalog.relations.get(relation)  # the relation of a query is not in there
-        if found is None or found.schema is None:
-            return f"column {at + 1} of `{relation}`"
-        return f"column `{found.schema.columns[at]}` of `{relation}`"
+            place = ColumnPlace(atom.name, at, schema)
+            if not self.unifier.unify(node, column, Why(arg.span, place), Why(arg.span, arg)):
+                self._clash(arg.span, show(arg), node, place.text, column)
 
     def _all_same(self, exprs: Sequence[s.Expr], what: str) -> None:
         nodes = [self._expr(expr) for expr in exprs]
@@ -394,8 +406,11 @@ class TypeInference:
     def checked_rules(self) -> Iterator[CheckedRule]:
         """The rules with the types of their variables; int literals become floats where needed."""
         for rule, variables, literals in self.seen:
-            types = {name: self._settle(node) for name, node in variables.items()}
-            floats = [self._settle(node) == "float" for node in literals]
+            types, floats = {}, []
+            for name, node in variables.items():
+                types[name] = self.unifier.settled(node) or "int"
+            for node in literals:
+                floats.append(self.unifier.settled(node) == "float")
             body, head = rule.body, rule.head
             if self.casts or any(floats):
                 turn = iter(floats)
@@ -408,7 +423,7 @@ class TypeInference:
         return self.unifier.settled(node) or "int"
 
     def column_types(self, relation: str) -> tuple[TypeName, ...]:
-        return tuple(self._settle(node) for node in self.columns[relation])
+        return tuple([self._settle(node) for node in self.columns[relation]])
 
     def open_columns(self, relation: str) -> dict[int, int]:
         """The columns whose type nothing determines, each with a number: one declaration would

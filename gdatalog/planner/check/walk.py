@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from typing import Any, TypeVar
 
 from gdatalog.errors import Span
@@ -16,8 +16,9 @@ from gdatalog.records import replace
 
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
+K = TypeVar("K", bound=Node)
 
-LEAVES = (s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam)
+LEAVES = frozenset({s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam})
 
 # The fields that hold the nodes directly below, in the order of the text. `rest` has pairs of an
 # operator and a node.
@@ -49,24 +50,37 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-def walk(node: Node | None, *closed: type[Node]) -> Iterator[Node]:
+def walk(node: Node | None, *closed: type[Node]) -> list[Node]:
     """The node and all below it, in the order of the text, but nothing below `closed` nodes."""
+    found: list[Node] = []
     waiting = [] if node is None else [node]
     while waiting:
         part = waiting.pop()
-        yield part
-        if type(part) not in LEAVES and type(part) not in closed:
-            waiting += children(part)[::-1]
+        found.append(part)
+        kind = type(part)
+        if kind in LEAVES or kind in closed:
+            continue
+        for name in _BELOW.get(kind, ())[::-1]:
+            below = getattr(part, name)
+            if name == "rest":
+                for _, side in below[::-1]:
+                    waiting.append(side)
+            elif isinstance(below, tuple):
+                waiting += below[::-1]
+            else:
+                waiting.append(below)
+    return found
 
 
-def walk_all(*nodes: Node | None) -> Iterator[Node]:
-    """These nodes and all below them."""
+def all_of(kind: type[K], *nodes: Node | None) -> list[K]:
+    """The nodes of a kind that these are or have below them, in the order of the text."""
+    found: list[K] = []
     for node in nodes:
-        yield from walk(node)
-
-
-def atoms_in(*nodes: Node | None) -> list[s.Atom]:
-    return [part for part in walk_all(*nodes) if isinstance(part, s.Atom)]
+        if type(node) not in LEAVES or kind in LEAVES:
+            for part in walk(node):
+                if type(part) is kind:
+                    found.append(part)
+    return found
 
 
 def conjuncts(literal: s.Literal | None) -> tuple[s.Literal, ...]:
@@ -94,28 +108,21 @@ def variables(node: Node | None, *closed: type[Node]) -> dict[str, s.Var]:
     `closed` nodes."""
     found: dict[str, s.Var] = {}
     for part in walk(node, *closed):
-        if isinstance(part, s.Var):
+        if type(part) is s.Var:
             found.setdefault(part.name, part)
     return found
 
 
 def count_variables(nodes: Iterable[Node | None]) -> Counter[str]:
     """The number of occurrences of each variable."""
-    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
-
-
-def head_aggregates(node: Node) -> list[s.HeadAggregate]:
-    return [part for part in walk(node) if isinstance(part, s.HeadAggregate)]
+    found: Counter[str] = Counter()
+    for var in all_of(s.Var, *nodes):
+        found[var.name] += 1
+    return found
 
 
 def contains_head_aggregate(node: Node) -> bool:
-    return type(node) not in LEAVES and any(
-        isinstance(part, s.HeadAggregate) for part in walk(node)
-    )
-
-
-def contains_aggregate(node: Node | None) -> bool:
-    return any(isinstance(part, s.Aggregate) for part in walk(node))
+    return type(node) not in LEAVES and bool(all_of(s.HeadAggregate, node))
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
@@ -177,7 +184,7 @@ def reads_of(statement: s.Statement) -> set[str]:
     if not isinstance(statement, s.Rule) or statement.body is None:
         return set()
     heads = (arg for head in statement.heads for arg in head.args)
-    return {atom.name for atom in atoms_in(statement.body, *heads)}
+    return {atom.name for atom in all_of(s.Atom, statement.body, *heads)}
 
 
 def is_fact(statement: s.Statement) -> bool:

@@ -51,12 +51,13 @@ class AtomState:
         item, order, tests = self.item, tuple(self.order), self.tests
         if order[:1] == (1,) and (item.ranked or self.size.symmetric):
             # The relation is symmetric: one trie serves both orders, under one name.
-            order = tuple(1 - column for column in order)
-            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
-        tests = tuple(
-            (left, op, right) if left <= right else (right, FLIPPED[op], left)
-            for left, op, right in tests
-        )
+            order = tuple([1 - column for column in order])
+            tests = tuple([(1 - left, op, 1 - right) for left, op, right in tests])
+        if tests:
+            tests = tuple(
+                (left, op, right) if left <= right else (right, FLIPPED[op], left)
+                for left, op, right in tests
+            )
         return p.TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
     def prefix(self) -> tuple[n.Term, ...]:
@@ -186,8 +187,8 @@ def computed_late(items: Iterable[n.Item]) -> set[str]:
 
 def kind_of(name: str, items: Sequence[n.Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    kinds = (atom.args[at].type for atom, at in n.places_of(name, items))
-    return next(kinds, "int")  # every ordered type's keys compare as ints
+    places = n.places_of(name, items)
+    return places[0][0].args[places[0][1]].type if places else "int"  # ordered keys are ints
 
 
 # Plans for a single atom: its column order without a search, and scans.

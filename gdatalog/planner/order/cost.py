@@ -180,10 +180,11 @@ class Estimates:
     def _formula(self, bound: int, path: int = 0) -> float:
         found = self.formula.rows(bound, path)
         if bound.bit_count() == 1:
-            (at,) = bits(bound)
-            found = min(found, *(self.formula.roots(atom, at) for atom in self._holding[at]), inf)
+            at = bound.bit_length() - 1
+            for atom in self._holding[at]:
+                found = min(found, atom.degrees(at).powers[0])
         # An aggregate has one value for each binding of the variables it reads.
-        rest = self._without_computed(bound)
+        rest = self._without_computed(bound) if self._computed else bound
         if rest != bound:
             found = min(found, self.rows(rest, path & rest))
         return found
@@ -244,7 +245,11 @@ class Estimates:
     def _plain(self, at: int, bound: int) -> LevelCost:
         bit = 1 << at
         atoms = self._holding[at]
-        near = [atom for atom in atoms if atom.fixed or atom.mask & bound & ~bit]
+        known = bound & ~bit
+        near = []
+        for atom in atoms:
+            if atom.fixed or atom.mask & known:
+                near.append(atom)
         given = self.formula.given.get(at)
         if given is not None and given.sources & ~bound == 0 and not near:
             least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
@@ -252,25 +257,26 @@ class Estimates:
         if not near:
             walked = self.rows(bit)
             if len(atoms) > 1:  # the smallest root is walked
-                least = min(self.formula.roots(atom, at) for atom in atoms)
+                least = min([self.formula.roots(atom, at) for atom in atoms])
                 walked = max(walked, least * self._within(at, bound))
             return LevelCost(walked)
         cut = self.formula.cut(at, bound)
-        length = self._walked(at, bound, cut)
+        length = None if self.sampler is None else self._walked(at, bound, cut)
         sampled = length is not None
-        if length is None:
-            length = min(
-                self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
-            )
-        others = len(atoms) - 1
-        keyed = any(self._keyed(atom, atom.mask & bound & ~bit) for atom in near)
-        return LevelCost(length * self._within(at, bound, sampled), others, keyed)
-
-    def _keyed(self, atom: PatternAtom, parent: int) -> bool:
-        """Whether a bound variable is a key of an atom's rows."""
-        if atom.fixed or atom.size.assumed or parent.bit_count() != 1:
-            return False
-        return atom.degrees(bits(parent)[0]).most == 1
+        keyed = False  # whether a bound variable is a key of an atom's rows
+        fans = inf
+        for atom in near:
+            if not sampled:
+                fans = min(fans, self.formula.fan(atom, at, bound) * _cut(cut, atom, at, bound))
+            parent = atom.mask & known
+            if not self.pattern.bag or keyed or atom.fixed or atom.size.assumed:
+                continue
+            if parent & (parent - 1) == 0:
+                keyed = atom.degrees(parent.bit_length() - 1).most == 1
+        length = fans if length is None else length
+        if self._within_of[at]:
+            length *= self._within(at, bound, sampled)
+        return LevelCost(length, len(atoms) - 1, keyed)
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
         """The intersections that a variable's lists form: the kind, and the variables that lead to
@@ -279,9 +285,14 @@ class Estimates:
         found = self._made.get(key)
         if found is None:
             found = []
+            others = bound & ~(1 << at)
             for number, group in self._alike[at]:
-                parents = self._parents(group, at, bound)
-                if parents.bit_count() > 1:
+                parents = 0  # the bound variables that alone lead to the variable
+                for atom in group:
+                    known = atom.mask & others
+                    if known & (known - 1) == 0 and not atom.fixed and len(atom.columns) == 2:
+                        parents |= known
+                if parents & (parents - 1):
                     found.append((number, parents))
             self._made[key] = found
         return found
@@ -293,13 +304,8 @@ class Estimates:
             return None
         sample = self.sampler.sample(bound)
         assert sample is not None
-        lefts = [self._left(cut, a, at, bound) for a in self._holding[at] if a.mask & bound]
+        lefts = [_cut(cut, a, at, bound) for a in self._holding[at] if a.mask & bound]
         return tried / sample.rows * min(lefts)
-
-    def _left(self, cut: float, atom: PatternAtom, at: int, bound: int) -> float:
-        """The share that a cut leaves of an atom's list, whose rows may satisfy it already."""
-        sees = any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
-        return min(1.0, cut / 0.5) if sees else cut
 
     def _common(self, at: int, bound: int, number: int, parents: int, plain: float) -> float:
         """The length of the intersection of the lists of some bound variables."""
@@ -329,14 +335,13 @@ class Estimates:
                 found *= cut.longer(at)
         return found
 
-    def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
-        """The bound variables that alone lead to a variable, by atoms of one kind."""
-        found = 0
-        for atom in group:
-            known = atom.mask & bound & ~(1 << at)
-            if known and known & (known - 1) == 0 and not atom.fixed and len(atom.columns) == 2:
-                found |= known
-        return found
+
+def _cut(cut: float, atom: PatternAtom, at: int, bound: int) -> float:
+    """The share that a cut leaves of an atom's list, whose rows may satisfy it already."""
+    for pair in atom.ascending:
+        if at in pair and bound >> (pair[0] + pair[1] - at) & 1:
+            return min(1.0, cut / 0.5)
+    return cut
 
 
 # ------------------------------------------------------------------------- the work of loops

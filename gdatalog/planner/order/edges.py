@@ -34,11 +34,11 @@ def rankable(size: RelationStatistics) -> bool:
 
 def edge_of(item: n.Item) -> Pair | None:
     """The variables of an atom with two different variables; None for other items."""
-    match item:
-        case n.AtomItem(_, (Slot(a), Slot(b))) if a != b:
-            return a, b
-        case _:
-            return None
+    if isinstance(item, n.AtomItem) and len(item.args) == 2:
+        a, b = item.args
+        if isinstance(a, Slot) and isinstance(b, Slot) and a.name != b.name:
+            return a.name, b.name
+    return None
 
 
 def edges_in(items: Iterable[n.Item]) -> list[n.AtomItem]:
@@ -47,7 +47,12 @@ def edges_in(items: Iterable[n.Item]) -> list[n.AtomItem]:
 
 def pairs_of(items: Iterable[n.Item]) -> set[Names]:
     """The pairs of variables that edges connect."""
-    return {frozenset(edge) for item in items if (edge := edge_of(item)) is not None}
+    found = set()
+    for item in items:
+        edge = edge_of(item)
+        if edge is not None:
+            found.add(frozenset(edge))
+    return found
 
 
 def operator(item: n.Item) -> str | None:
@@ -69,12 +74,19 @@ def ends(item: n.Item) -> Pair:
 
 def unlike_neighbours(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
-    return pairs_of(i for i in edges_in(items) if sizes(i.relation, i.version).loopless)
+    found = set()
+    for item in items:
+        edge = edge_of(item) if isinstance(item, n.AtomItem) else None
+        if edge is not None and sizes(item.relation, item.version).loopless:
+            found.add(frozenset(edge))
+    return found
 
 
-def unlike_pairs(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
-    """Pairs of variables that differ in every solution."""
-    comparisons = Comparisons(items, rising(items, sizes))
+def unlike_pairs(
+    items: Sequence[n.Item], sizes: Statistics, known: Comparisons | None = None
+) -> set[Names]:
+    """Pairs of variables that differ in every solution; `known`: the comparisons of the items."""
+    comparisons = known or Comparisons(items, rising(items, sizes))
     strict = {frozenset(pair) for pair, strict in comparisons.below.items() if strict}
     return strict | comparisons.unequal | unlike_neighbours(items, sizes)
 
@@ -82,11 +94,10 @@ def unlike_pairs(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
 def strict_order(items: Sequence[n.Item], sizes: Statistics) -> set[Pair] | None:
     """The strict order of the variables; None if compared variables may be equal."""
     comparisons = Comparisons(items, rising(items, sizes))
-    unlike = unlike_pairs(items, sizes)
-    if any(
-        not strict and frozenset(pair) not in unlike for pair, strict in comparisons.below.items()
-    ):
-        return None
+    unlike = unlike_pairs(items, sizes, comparisons)
+    for pair, strict in comparisons.below.items():
+        if not strict and frozenset(pair) not in unlike:
+            return None
     return set(comparisons.below)
 
 
@@ -94,13 +105,20 @@ def chains_of(order: Collection[Pair]) -> list[tuple[str, ...]] | None:
     """The components of an order, if each is a total order; otherwise None."""
     parts: list[set[str]] = []
     for pair in order:
-        joined = set(pair).union(*(part for part in parts if not part.isdisjoint(pair)))
-        parts = [*(part for part in parts if part.isdisjoint(pair)), joined]
+        joined, apart = set(pair), []
+        for part in parts:
+            if part.isdisjoint(pair):
+                apart.append(part)
+            else:
+                joined |= part
+        parts = [*apart, joined]
     chains = []
+    under = Counter([high for _, high in order])
     for part in parts:
-        chain = sorted(part, key=lambda name: sum((other, name) in order for other in part))
-        if any((a, b) not in order or (b, a) in order for a, b in combinations(chain, 2)):
-            return None
+        chain = sorted(part, key=under.__getitem__)
+        for pair in combinations(chain, 2):
+            if pair not in order or pair[::-1] in order:
+                return None
         chains.append(tuple(chain))
     return sorted(chains)
 

@@ -167,16 +167,18 @@ class Formula:
         found = atom.paths.get(bound)
         if found is None:
             size = atom.size
-            count = len(atom.fixed) + bound.bit_count()
+            columns = [*atom.fixed]
+            for at in bits(bound):
+                columns.append(atom.columns[at])
+            count = len(columns)
             if atom.mirrored:
                 powers = size.degrees(0, (), atom.ranked).powers
                 found = powers[count - 1] / max(1.0, powers[0]) ** len(atom.fixed)
             else:
                 if count == 1:
-                    (only,) = atom.fixed or (atom.columns[at] for at in bits(bound))
-                    found = size.degrees(only, atom.tests).powers[0]
+                    found = size.degrees(columns[0], atom.tests).powers[0]
                 else:
-                    found = self._combinations(atom, bound)
+                    found = self._combinations(atom, bound, columns)
                     if atom.tests:
                         found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
@@ -184,16 +186,17 @@ class Formula:
             atom.paths[bound] = found
         return found
 
-    def _combinations(self, atom: PatternAtom, bound: int) -> float:
+    def _combinations(self, atom: PatternAtom, bound: int, columns: list[int]) -> float:
         """The number of distinct values in the columns of bound variables and constants. For wide
         atoms few sets are counted: a superset of a key is a key."""
         size = atom.size
-        wide = len(atom.columns) > WIDE
+        if len(atom.columns) <= WIDE:
+            return float(size.distinct(frozenset(columns)))
         apart = self._apart.setdefault(id(atom), [])
-        if wide and (bound.bit_count() > COUNTED or any(not known & ~bound for known in apart)):
+        if bound.bit_count() > COUNTED or any(not known & ~bound for known in apart):
             return float(size.rows)
-        found = float(size.distinct(atom.fixed.union(atom.columns[at] for at in bits(bound))))
-        if wide and found >= APART * size.rows:
+        found = float(size.distinct(frozenset(columns)))
+        if found >= APART * size.rows:
             apart.append(bound)
         return found
 
@@ -272,34 +275,32 @@ class Formula:
             known_paths = max(TINY, self.paths(atom, known))
             return min(self.paths(atom, known | 1 << at) / known_paths, self.roots(atom, at))
         # Size-biased: values with many rows are in many bindings.
-        (parent,) = bits(known)
+        parent = known.bit_length() - 1
         degrees = atom.degrees(parent)
         powers = degrees.powers
         many = min(self._uses(atom, parent, bound), len(powers) - 2)
-        met = self._met(atom, parent, bound)
+        met = self._met(atom, parent, bound) if atom.ranked else None
         fan = powers[many + 1] / max(TINY, powers[many]) if met is None else met
         if len(atom.columns) + len(atom.fixed) > 2:
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
             fan *= self.paths(atom, known | 1 << at) / max(TINY, powers[0]) / mean
-        return min(fan, float(degrees.most), self.roots(atom, at))
+        return min(fan, float(degrees.most), atom.degrees(at).powers[0])
 
     def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
         """The number of atoms of the same source that have contributed to a variable's bindings."""
-        column = atom.columns[at]
-        return sum(
-            1
-            for other in self.holding[at]
-            if other.source == atom.source
-            and (atom.turned or other.columns[at] == column)
-            and (other.fixed or other.mask & bound & ~(1 << at))
-        )
+        column, others = atom.columns[at], bound & ~(1 << at)
+        found = 0
+        for other in self.holding[at]:
+            if (other.fixed or other.mask & others) and other.source == atom.source:
+                found += atom.turned or other.columns[at] == column
+        return found
 
     def _met(self, atom: PatternAtom, at: int, bound: int) -> float | None:
         """The length of an atom's lists at values reached by edges of the same graph, when
         comparisons cut them differently: a vertex with many lower neighbours may have few higher
         ones."""
         graph = atom.size.graph
-        if graph is None or not atom.ranked:
+        if graph is None:
             return None
         others = [
             other
@@ -354,12 +355,13 @@ class Formula:
         """The number of orders of these variables that satisfy all comparisons."""
         found = known.get(among)
         if found is None:
-            covered = 0
+            covered = found = 0
             for at in bits(among):
                 covered |= under[at] & among
-            found = sum(
-                self._linear(among & ~(1 << at), under, known) for at in bits(among & ~covered)
-            )
+            for at in bits(among & ~covered):
+                rest = among & ~(1 << at)
+                count = known.get(rest)
+                found += self._linear(rest, under, known) if count is None else count
             known[among] = found
         return found
 

@@ -50,13 +50,9 @@ class PatternAtom:
     mirrored: bool  # whether the relation is symmetric, apart from comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row
+    turned: bool  # whether its two columns are interchangeable
     known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
-
-    @property
-    def turned(self) -> bool:
-        """Whether its two columns are interchangeable."""
-        return self.mirrored and self.source == self.kind
 
     def spread(self, at: int) -> Degrees:
         """Like `degrees`, but without the comparisons of a mirrored atom.
@@ -161,6 +157,7 @@ class QueryPattern:
     outputs: tuple[int, ...] = ()  # variables of the answer, in order
     bag: bool = False
     compacts: bool = False
+    everything: int = field(init=False)  # all variables
     before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)  # by rank variable: neighbours of lower rank
@@ -170,13 +167,21 @@ class QueryPattern:
 
     def __post_init__(self) -> None:
         self.place = {name: at for at, name in enumerate(self.names)}
-
-    @property
-    def everything(self) -> int:
-        return (1 << len(self.names)) - 1
+        self.everything = (1 << len(self.names)) - 1
 
     def mask(self, names: Iterable[str]) -> int:
-        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
+        found = 0
+        for name in names:
+            if name in self.place:
+                found |= 1 << self.place[name]
+        return found
+
+    @staticmethod
+    def mask_of(variables: Iterable[int]) -> int:
+        found = 0
+        for at in variables:
+            found |= 1 << at
+        return found
 
     def finish(self) -> None:
         """Computes derived fields, once all literals are added."""
@@ -229,7 +234,11 @@ class QueryPattern:
 
     def apart_from(self, rest: int, some: int) -> int:
         """Those of `some` that share no literal with `rest`."""
-        return sum(1 << at for at in bits(some) if not self.around_each[at] & rest)
+        found = 0
+        for at in bits(some):
+            if not self.around_each[at] & rest:
+                found |= 1 << at
+        return found
 
     def closed(self, bound: int, among: int, new: int | None = None) -> int:
         """The bound variables after solving equations.

@@ -74,26 +74,31 @@ def add_atom(pattern: QueryPattern, atom: AtomState) -> None:
         elif arg.name in atom.columns or pattern.mask((arg.name,)) & pattern.outer:
             columns.setdefault(pattern.place[arg.name], at)
     tests: tuple[ColumnTest, ...] = atom.tests
-    variables = {column: variable for variable, column in columns.items()}
     pairs = [*atom.rises]
-    pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
-    pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
-    ascending = tuple(
-        (variables[low], variables[high])
-        for low, high in pairs
-        if low in variables and high in variables
-    )
+    turned = False
+    for left, op, right in tests:
+        if op in ("<", "<="):
+            pairs.append((left, right))
+    for left, op, right in tests:
+        if op in (">", ">="):
+            pairs.append((right, left))
+            turned = True
+    variables = dict(zip(columns.values(), columns, strict=True))
+    ascending: list[tuple[int, int]] = []
+    for low, high in pairs:
+        if low in variables and high in variables:
+            ascending.append((variables[low], variables[high]))
     relation, by_rank = item.relation, item.ranked
     if isinstance(size, OfEdges):  # for estimates it is like the relation's edges
         relation, by_rank = size.relation, size.ranked
     mirrored = by_rank or size.balanced
-    if mirrored and any(op in (">", ">=") for _, op, _ in tests):
+    if mirrored and turned:
         # The same rows in the other direction: normalise it.
         columns = {variable: 1 - column for variable, column in columns.items()}
         fixed = {1 - column for column in fixed}
         tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
     # `!=` between the ends of an edge filters hardly anything.
-    ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
+    ordered = tuple(test for test in tests if test[1] != "!=") if mirrored and tests else tests
     kept = () if mirrored else tests
     ordered = () if isinstance(size, OfEdges) else ordered
     found = PatternAtom(
@@ -103,10 +108,11 @@ def add_atom(pattern: QueryPattern, atom: AtomState) -> None:
         columns,
         frozenset(fixed),
         tests,
-        sum(1 << variable for variable in columns),
+        pattern.mask_of(columns),
         mirrored,
         by_rank,
-        ascending,
+        tuple(ascending),
+        mirrored and ordered == kept,
     )
     pattern.atoms.append(found)
     pattern.links.append(found.mask)

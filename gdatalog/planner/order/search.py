@@ -75,7 +75,6 @@ class Search(SearchSpace):
         """The best variable to bind next, and its cost."""
         found = self._found.get(place)
         if found is None:
-            self.watch.poll()
             if self.exact:
                 found = self._weighed(place)
             else:
@@ -102,14 +101,16 @@ class Search(SearchSpace):
         if len(candidates) == 1:
             return self.choice(candidates[0], place, inf)
         # Cheapest first, to prune the others.
-        least = {at: self.tried(at, place) for at in candidates}
-        found = VariableChoice(inf, inf, 0.0, -1)
+        least = {}
+        for at in candidates:
+            least[at] = self.tried(at, place)
+        found, total = VariableChoice(inf, inf, 0.0, -1), inf
         for at in sorted(least, key=least.__getitem__):
-            if least[at] > found.total and not place.exists and place.rest != 1 << at:
+            if least[at] > total and not place.exists and place.rest != 1 << at:
                 break
-            choice = self.choice(at, place, found.total)
+            choice = self.choice(at, place, total)
             if found.variable < 0 or choice.better(found):
-                found = choice
+                found, total = choice, choice.cost + choice.indexes
         if not least:
             later = self.late(place)
             known = self.best(later) if later.rest != place.rest else NOTHING
@@ -121,8 +122,9 @@ class Search(SearchSpace):
         turn = self.turn(at, place)
         found = self.step_cost(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
-            if below.rest and found.total <= enough:
-                found = found.plus(self.best(below), self.share(below, rows))
+            if below.rest and found.cost + found.indexes <= enough:
+                share = rows / max(TINY, self.estimates.rows(below.path))
+                found = found.plus(self.best(below), share)
         return found
 
     def _describe(self, place: SearchState, scale: float, order: Order) -> None:
@@ -258,7 +260,6 @@ def extend(
     prefixes = [Prefix(start, 1.0, 0.0, 0.0, None, NOTHING, 1.0)]
     best: Prefix | None = None
     while prefixes:
-        search.watch.poll()
         longer: dict[SearchState, Prefix] = {}
         turns = 0
         for prefix in prefixes:
@@ -455,15 +456,18 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
         reads = tuple(numbers.setdefault(each, len(numbers)) for each in reads)
     columns = (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed})
     tests = () if atom.mirrored else atom.tests
-    degrees = [size.degrees(column, tests, ranked).powers for column in columns]
-    return (
+    found: list[Hashable] = [
         *reads,
         tuple(atom.columns.items()),
         (atom.fixed, atom.tests, ranked, atom.mirrored, atom.ascending, size.assumed),
-        (_power(size.rows), *(_power(powers[0]) for powers in degrees)),
-        tuple(_power(powers[2] / max(1.0, powers[1])) for powers in degrees),
-        tuple(size.sorting(column, atom.tests, ranked) > FREE for column in columns),
-    )
+        _power(size.rows),
+    ]
+    for column in columns:
+        powers = size.degrees(column, tests, ranked).powers
+        found.append(_power(powers[0]))
+        found.append(_power(powers[2] / max(1.0, powers[1])))
+        found.append(size.sorting(column, atom.tests, ranked) > FREE)
+    return tuple(found)
 
 
 def _numbers(pattern: QueryPattern, rows: float) -> Hashable:

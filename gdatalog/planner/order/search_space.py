@@ -15,8 +15,7 @@ from math import inf
 from operator import or_
 from typing import NamedTuple
 
-from gdatalog.cancellation import current_watch
-from gdatalog.planner.order.cost import NONE, Estimates, Made
+from gdatalog.planner.order.cost import NONE, Estimates, LevelCost, Made
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
@@ -41,7 +40,6 @@ class SearchSpace(ABC):
         self.variables = (pattern.everything & ~pattern.outer).bit_count()
         self.exact = self.variables <= thresholds.ordered_exactly
         self.estimates = Estimates(pattern, sampler, self.exact)
-        self.watch = current_watch()
         self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._indexes: dict[tuple[int, int], float] = {}
         holding = self.estimates.formula.holding
@@ -54,9 +52,13 @@ class SearchSpace(ABC):
         if place.due is not None:
             return [place.due]
         free = place.rest & ~pattern.computed
-        first = [at for at in bits(free) if not pattern.before[at] & free]
-        found = [at for at in first if estimates.joined(at, place.path)]
-        computed = self._aggregates(place)
+        first, found = [], []
+        for at in bits(free):
+            if not pattern.before[at] & free:
+                first.append(at)
+                if estimates.joined(at, place.path):
+                    found.append(at)
+        computed = self._aggregates(place) if pattern.aggregates else []
         if found or not free:
             return [*self._lowest(found, free), *computed]
         if computed and place.path & ~pattern.outer:
@@ -69,16 +71,19 @@ class SearchSpace(ABC):
 
     def _aggregates(self, place: SearchState) -> list[int]:
         """The aggregates that could be computed next."""
-        return [
-            at
-            for at, aggregate in self.pattern.aggregates.items()
-            if place.rest >> at & 1 and not aggregate.needs & ~place.path
-        ]
+        found = []
+        for at, aggregate in self.pattern.aggregates.items():
+            if place.rest >> at & 1 and not aggregate.needs & ~place.path:
+                found.append(at)
+        return found
 
     def _lowest(self, candidates: list[int], free: int) -> list[int]:
         """The candidates without unbound neighbours of lower rank, if there are any."""
-        lower = self.pattern.lower
-        return [at for at in candidates if not lower[at] & free] or candidates
+        lower, found = self.pattern.lower, []
+        for at in candidates:
+            if not lower[at] & free:
+                found.append(at)
+        return found or candidates
 
     def tried(self, at: int, place: SearchState) -> float:
         level = self.estimates.level(at, place.path, place.made)
@@ -101,9 +106,8 @@ class SearchSpace(ABC):
 
     def step_cost(self, at: int, place: SearchState, turn: Extension) -> VariableChoice:
         """The cost of binding a variable, without later ones."""
-        estimates = self.estimates
-        level = estimates.level(at, place.path, place.made)
-        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * level.others)
+        level = turn.level
+        cost = ROW * turn.before + turn.tried * (1 + PROBE * level.others)
         if level.keyed and self.pattern.bag and not turn.next.rest & self._shared:
             cost *= KEYED  # a look-up, without a loop
         cost += turn.extra
@@ -131,12 +135,14 @@ class SearchSpace(ABC):
         bit = 1 << at
         bound = pattern.closed(path | bit, rest, bit)
         left = rest & ~bound
-        level = estimates.level(at, path, made)
-        tried = estimates.rows(path) * level.tried
-        after, rows = estimates.rows(path | bit, path), estimates.rows(bound, path | bit)
+        level, before = estimates.level(at, path, made), estimates.rows(path)
+        tried = before * level.tried
+        after = rows = estimates.rows(path | bit, path)
+        if bound != path | bit:
+            rows = estimates.rows(bound, path | bit)
         if exists:
             # The search stops at the first witness.
-            matches = estimates.whole(path | rest) / max(TINY, estimates.rows(path))
+            matches = estimates.whole(path | rest) / max(TINY, before)
             if matches > 1:
                 tried, after, rows = tried / matches, after / matches, rows / matches
         elif (
@@ -148,11 +154,12 @@ class SearchSpace(ABC):
             and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
         ):
             # The last level of a count is the length of a list.
-            tried = estimates.rows(path)
-        turn = Extension(
-            tried, after, rows, SearchState(bound, left, exists, self._made(at, path, left, made))
-        )
-        self._split(turn)
+            tried = before
+        if made or self.estimates.wanted[at]:
+            made = self._made(at, path, left, made)
+        turn = Extension(level, before, tried, after, rows, SearchState(bound, left, exists, made))
+        if left & ~(pattern.live | pattern.risky):
+            self._split(turn)
         if not exists:
             self._emit(turn, at, path)
         return turn
@@ -182,8 +189,6 @@ class SearchSpace(ABC):
         """Turns components without variables of the answer into branches."""
         pattern, estimates = self.pattern, self.estimates
         stay = pattern.live | pattern.risky
-        if not turn.next.rest & ~stay:
-            return
         parts = pattern.components(turn.next.rest)
         wide = list(filter(pattern.widens, parts))
         if pattern.bag and len(wide) < 2:
@@ -239,9 +244,11 @@ class SearchSpace(ABC):
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
             known = path | pattern.computed
-            first = next((output for output in pattern.outputs if not known >> output & 1), at)
-            if first != at and at not in pattern.aggregates:
-                turn.extra += UNORDERED * turn.after  # the answer has to be sorted
+            for output in pattern.outputs:
+                if not known >> output & 1:
+                    if output != at and at not in pattern.aggregates:
+                        turn.extra += UNORDERED * turn.after  # the answer has to be sorted
+                    break
         if pattern.compacts and rest:
             kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
             few = self.estimates.rows(kept, bound) if kept != bound else inf
@@ -319,8 +326,9 @@ class VariableChoice(NamedTuple):
 
     def better(self, other: VariableChoice) -> bool:
         """Whether it costs less, or the same with fewer values tried; tolerant of rounding."""
-        if abs(self.total - other.total) > 1e-9 * other.total:
-            return self.total < other.total
+        total, its = self.cost + self.indexes, other.cost + other.indexes
+        if abs(total - its) > 1e-9 * its:
+            return total < its
         return self.work < other.work * (1 - 1e-9)
 
 
@@ -331,6 +339,8 @@ NOTHING = VariableChoice(0.0, 0.0, 0.0, -1)
 class Extension:
     """The state and the costs after binding a variable."""
 
+    level: LevelCost
+    before: float  # bindings of the path
     tried: float  # values tried, over all rows of the path
     after: float  # bindings with the variable
     rows: float  # bindings that continue

@@ -50,7 +50,7 @@ def _atoms(node: w.Node | None, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
         if isinstance(part, s.Atom):
             yield part, counted
         elif isinstance(part, s.Aggregate):
-            yield from ((atom, True) for atom in w.atoms_in(part.body))
+            yield from ((atom, True) for atom in w.all_of(s.Atom, part.body))
 
 
 def reading_only(checked: Checked, kept: Kept) -> Checked:
@@ -71,7 +71,7 @@ def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
 
 
 def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:
-    if rule.body is None or not any(atom.name in kept for atom in w.atoms_in(rule.body)):
+    if rule.body is None or not any(atom.name in kept for atom in w.all_of(s.Atom, rule.body)):
         return rule
     return replace(rule, body=_literal(rule.body, kept))
 
@@ -105,7 +105,7 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     if rule.body is None:
         return rule
     nodes = (*rule.head.args, rule.body)
-    read = [atom for atom in w.atoms_in(*nodes) if atom.name in columns]
+    read = [atom for atom in w.all_of(s.Atom, *nodes) if atom.name in columns]
     if not read:
         return rule
     uses = w.count_variables(nodes)
@@ -114,9 +114,7 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
     if None in changed or len(rewritten) != 1 or len(read) != 1:
         return None
-    kinds = {
-        p.kind for arg in rule.head.args for p in w.walk(arg) if isinstance(p, s.HeadAggregate)
-    }
+    kinds = {part.kind for part in w.all_of(s.HeadAggregate, rule.head)}
     if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], s.Not)):
         return None
     body = w.conjunction((item for item in changed if item is not None), rule.body.span)
@@ -128,7 +126,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether, for some column of each relation, counts are enough for the rule."""
     return all(
         bool(atom.args) and counted_rule(rule, {atom.name: _asked(rule, atom)}) is not None
-        for atom in w.atoms_in(rule.body)
+        for atom in w.all_of(s.Atom, rule.body)
         if atom.name in names
     )
 

@@ -21,6 +21,7 @@ from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import (
     hanging,
     hanging_at_edges,
+    has_cycle,
     is_cyclic,
     label_of,
     steps_of,
@@ -55,7 +56,10 @@ class Elimination(CountJoins):
             if peaked and best.cost - self.cost < self.inputs.thresholds.algebra_peaks:
                 break
             way = replace(self.copied(), peaked=peaked)
-            rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
+            left = way._without_parts_of_edges(alike)
+            if left == items and not (cycles and has_cycle(left)):
+                continue  # it is the first way
+            rest = way._without_hanging(left, cycles)
             if rest not in (alike, *rests):
                 rests.append(rest)
                 way._add(way._cheapest(rest), term)

@@ -42,7 +42,8 @@ def value_of(
 
 
 def _rule(rule: CheckedRule) -> CheckedRule:
-    if not any(map(_foldable, rule.parts)):
+    calls = [part for part in rule.parts if isinstance(part, FunctionCall | Chain)]
+    if not any(map(_foldable, calls)):
         return rule
     head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
     return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))

@@ -29,7 +29,7 @@ from collections.abc import Collection, Mapping, Sequence
 from gdatalog.parser import syntax as s
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, Slot
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts
+from gdatalog.planner.check.walk import all_of, conjunction, conjuncts
 from gdatalog.records import dataclass, replace
 
 
@@ -165,7 +165,9 @@ def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
         return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
     literals = conjuncts(rule.body)
     reads = [each for each in literals if isinstance(each, s.Atom) and each.name in names]
-    if len(reads) > 1 or len(reads) != sum(atom.name in names for atom in atoms_in(rule.body)):
+    if len(reads) > 1 or len(reads) != sum(
+        atom.name in names for atom in all_of(s.Atom, rule.body)
+    ):
         return None
     if not reads:
         return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
@@ -255,7 +257,7 @@ def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
 
 
 def _reads(rule: CheckedRule, name: str) -> bool:
-    return any(atom.name == name for atom in atoms_in(rule.body))
+    return any(atom.name == name for atom in all_of(s.Atom, rule.body))
 
 
 def _composes(head: s.Atom, left: s.Atom, right: s.Atom) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, combinations
 
 from gdatalog.plan.join_plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
+from gdatalog.planner.check.walk import connected
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
 from gdatalog.planner.order.edges import edges_in, pairs_of, types_of
 from gdatalog.planner.statistics import Statistics
+from gdatalog.records import dataclass
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -69,19 +71,98 @@ def hanging(
     `cycles`, the rest of a part with a cycle may be single atoms.
     """
     shared = shared_variables(items) | keys
-    found: list[tuple[int, str, list[Item]]] = []
-    for whole in components(items, ()):
-        for name in sorted(variables_of(whole) & shared):
-            for part in components(whole, (name,)):
-                inside = variables_of(part) & shared - {name}
-                own = set(map(id, part))
-                rest = variables_of(item for item in whole if id(item) not in own) & shared
-                atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
-                kept = rest - {name} or (name in keys and len(part) < len(whole))
-                kept = kept or (cycles and len(part) < len(whole) and is_cyclic(part))
-                if inside and inside.isdisjoint(keys) and kept and atoms and name in types_of(part):
-                    found.append((len(inside), name, part))
-    return min(found, key=lambda each: each[:2])[1:] if found else None
+    found = [each for whole in components(items, ()) for each in _separated(whole, shared, keys)]
+    for _, name, _, separated in sorted(found, key=lambda each: each[:3]):
+        part = separated.items
+        some = len(part) < len(separated.whole)
+        kept = separated.rest or (some and (name in keys or (cycles and is_cyclic(part))))
+        if kept and name in types_of(part):
+            return name, part
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Separated:
+    """A part of connected items: those at some stretches of a walk, by number. `rest`: how many
+    further shared variables the other items have."""
+
+    whole: Sequence[Item]
+    walk: Sequence[int]
+    stretches: Sequence[tuple[int, int]]
+    rest: int
+
+    @property
+    def items(self) -> list[Item]:
+        inside = {at for first, end in self.stretches for at in self.walk[first:end]}
+        return [item for at, item in enumerate(self.whole) if at in inside]
+
+
+def _separated(
+    whole: Sequence[Item], shared: Collection[str], keys: Names
+) -> Iterator[tuple[int, str, int, _Separated]]:
+    """The parts of connected items that each shared variable separates, if they have further shared
+    variables, no keys, and only atoms and tests; with the number of these variables, the separating
+    one, and the place of the first item.
+
+    One walk over items and variables finds them (Hopcroft and Tarjan, 1973): what is reached from a
+    variable, and reaches nothing above it, is a part; so is all the rest.
+    """
+    names = sorted(variables_of(whole))
+    numbers = {name: len(whole) + at for at, name in enumerate(names)}
+    near = [[numbers[name] for name in item.variables] for item in whole]
+    near += ([] for _ in names)
+    for at in range(len(whole)):
+        for number in near[at]:
+            near[number].append(at)
+    walk, places = [0], {0: 0}
+    highest, least = [0], [0]  # the first place, and the first item, that is reached from a node
+    cuts: dict[int, list[int]] = {}  # where the parts below each variable begin and end
+    above, ways = [0], [iter(near[0])]
+    while True:
+        here = above[-1]
+        for other in ways[-1]:
+            there = places.setdefault(other, len(walk))
+            if there == len(walk):
+                walk.append(other)
+                highest.append(there)
+                least.append(other)
+                above.append(there)
+                ways.append(iter(near[other]))
+                break
+            highest[here] = min(highest[here], there)
+        else:
+            above.pop()
+            ways.pop()
+            if not above:
+                break
+            before = above[-1]
+            highest[before] = min(highest[before], highest[here])
+            least[before] = min(least[before], least[here])
+            if highest[here] >= before and walk[before] >= len(whole):
+                cuts.setdefault(walk[before], []).extend((here, len(walk)))
+    among = [number >= len(whole) and names[number - len(whole)] in shared for number in walk]
+    barred = [
+        names[number - len(whole)] in keys
+        if number >= len(whole)
+        else not isinstance(whole[number], AtomItem | TestItem)
+        for number in walk
+    ]
+    before_among, before_barred = [0, *accumulate(among)], [0, *accumulate(barred)]
+    for name in names if before_among[-1] > 1 else ():
+        if name not in shared:
+            continue
+        own = cuts.get(numbers[name], [])
+        ends = [0, *own, len(walk)]
+        beside = list(zip(ends[::2], ends[1::2], strict=True))
+        for part in (*([pair] for pair in zip(own[::2], own[1::2], strict=True)), beside):
+            size = sum(before_among[end] - before_among[first] for first, end in part)
+            bad = sum(before_barred[end] - before_barred[first] for first, end in part)
+            if part is beside:
+                size, bad = size - 1, bad - (name in keys)
+            if size and not bad:
+                rest = before_among[-1] - 1 - size
+                first_item = 0 if part is beside else least[part[0][0]]
+                yield size, name, first_item, _Separated(whole, walk, part, rest)
 
 
 def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
@@ -128,6 +209,13 @@ def is_cyclic(part: Sequence[Item]) -> bool:
     """Whether a connected part has a cycle of edges."""
     edges = pairs_of(part)
     return len(edges) >= len(frozenset().union(*edges)) > 0
+
+
+def has_cycle(items: Sequence[Item]) -> bool:
+    """Whether some edges are a cycle."""
+    edges = sorted(map(sorted, pairs_of(items)))
+    variables = {name for edge in edges for name in edge}
+    return len(edges) > len(variables) - len(connected(map(frozenset, edges)))
 
 
 def are_mixed(items: Sequence[Item]) -> bool:

@@ -77,12 +77,12 @@ def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
 
 
 def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[s.Atom]:
-    return [atom for atom in w.atoms_in(rule.body) if atom.name in names]
+    return [atom for atom in w.all_of(s.Atom, rule.body) if atom.name in names]
 
 
 def read_by(rules: Sequence[CheckedRule]) -> list[str]:
     """The relations that rules read."""
-    return list({atom.name: None for rule in rules for atom in w.atoms_in(rule.body)})
+    return list({atom.name: None for rule in rules for atom in w.all_of(s.Atom, rule.body)})
 
 
 def linear(rule: CheckedRule) -> RecursiveRule | None:
@@ -224,7 +224,7 @@ def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:
 
 def _renamable(body: s.Literal | None) -> bool:
     """Bodies with aggregates cannot be renamed, because aggregates refer to variables by name."""
-    return body is not None and not w.contains_aggregate(body)
+    return body is not None and not w.all_of(s.Aggregate, body)
 
 
 def _distinct(head: s.Atom) -> bool:

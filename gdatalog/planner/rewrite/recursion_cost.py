@@ -18,7 +18,7 @@ from math import prod
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Stratum
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
+from gdatalog.planner.check.walk import all_of, conjuncts, reached
 from gdatalog.planner.check.wording import own_name
 from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.rewrite.adornments import BindingSource, Columns, asked_for, plain
@@ -105,7 +105,7 @@ class Worth:
         rules, known = self.rules, self.below
 
         def reads(other: str) -> Iterator[str]:
-            atoms = atoms_in(*(rule.body for rule in rules.get(other, ())))
+            atoms = all_of(s.Atom, *(rule.body for rule in rules.get(other, ())))
             return (atom.name for atom in atoms if atom.name not in known)
 
         if name in known:
@@ -218,7 +218,7 @@ class Worth:
 
 def _made(literal: s.Literal) -> bool:
     """Whether a literal reads a relation that is itself restricted by demand."""
-    return any(asked_for(atom.name) for atom in atoms_in(literal))
+    return any(asked_for(atom.name) for atom in all_of(s.Atom, literal))
 
 
 # --------------------------------------------------------------- joins over all rounds
@@ -255,7 +255,7 @@ class Collapse:
         values = {name: [0.0] * arity for name, arity in arities.items()}
         for _ in range(len(arities) + 2):
             for rule in rules:
-                atoms = atoms_in(rule.body)
+                atoms = all_of(s.Atom, rule.body)
                 for at, arg in enumerate(rule.head.args if rule.body is not None else ()):
                     found = self._values(arg, atoms, values) if isinstance(arg, s.Var) else 1.0
                     into = values[rule.head.name]

@@ -31,8 +31,7 @@ from gdatalog.records import dataclass, field, replace
 
 def loses_groups(rule: CheckedRule) -> bool:
     """Whether a constant for a column could leave a head with counts and no group."""
-    nodes = [part for arg in rule.head.args for part in w.walk(arg)]
-    kinds = {part.kind for part in nodes if isinstance(part, s.HeadAggregate)}
+    kinds = {part.kind for part in w.all_of(s.HeadAggregate, rule.head)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
 
 
@@ -276,7 +275,7 @@ class SidewaysPassing:
             case s.Or():
                 items = tuple(self.literal(item, known.copy()) for item in literal.items)
                 either = replace(literal, items=items)
-                relations = (atom.name for atom in w.atoms_in(literal))
+                relations = (atom.name for atom in w.all_of(s.Atom, literal))
                 if known.ready(either) and all(map(self.attempt.tells, relations)):
                     known.learn(either)
                 return either
@@ -327,5 +326,4 @@ class SidewaysPassing:
 
 def exported(rule: CheckedRule) -> set[str]:
     """The variables that aggregates bind."""
-    parts = w.walk(rule.body)
-    return {name for part in parts if isinstance(part, s.Aggregate) for name in part.exports}
+    return {name for part in w.all_of(s.Aggregate, rule.body) for name in part.exports}
