@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from threading import Event, Thread
 from time import sleep
 from typing import Any
@@ -15,6 +16,7 @@ import gdatalog as gd
 from gdatalog import claims
 from gdatalog.account import Account, Accounts
 from gdatalog.engine.evaluator import evaluator
+from gdatalog.engine.facts.inputs import Inputs
 
 EDGES = [(x, x + 1) for x in range(60)]
 VIEW = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
@@ -141,6 +143,29 @@ def test_threads_that_need_the_same_relation_evaluate_it_once(
     assert held.end() == CLOSED
     assert [other.outcome() for other in others] == [CLOSED, 60]
     assert runs.count(("p",)) == 1
+
+
+def test_a_file_is_read_once(
+    db: gd.Database, waiting: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "G.csv").write_text("1\n2\n")
+    inside, go, read = Event(), Event(), list[str]()
+    made = Inputs._made
+
+    def held(self: Inputs, source: Any, name: str, *rest: Any) -> Any:
+        read.append(name)
+        inside.set()
+        assert go.wait(60)
+        return made(self, source, name, *rest)
+
+    monkeypatch.setattr(Inputs, "_made", held)
+    text = f'.decl G(x: int)\n.input G("{tmp_path / "G.csv"}")\n?- G(x).'
+    first = Asking(lambda: len(db.query(text)))
+    assert inside.wait(60)
+    second = Asking(lambda: len(db.query(text)))
+    assert waiting.wait(60)
+    go.set()
+    assert (first.outcome(), second.outcome(), read) == (2, 2, ["G"])
 
 
 def test_a_thread_that_waits_takes_over(
