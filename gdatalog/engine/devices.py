@@ -48,7 +48,9 @@ class LaterGpu:
     def __init__(
         self,
         opening: Callable[[], OpenDevice],
-        entered: Callable[[Callable[[], AbstractContextManager[None]]], bool] = lambda use: True,
+        entered: Callable[[Callable[[], AbstractContextManager[None]]], bool] = lambda use: (
+            use() is not None
+        ),
     ) -> None:
         """`opening` opens the GPU, or returns the CPU and the reason. `entered` gets `use`, in
         whose context the present call goes on; it returns False while another call uses the GPU."""
@@ -63,6 +65,12 @@ class LaterGpu:
         if self._use is not None and self.device is None:
             return None
         return self.device if self.entered(self._opened) else None
+
+    @property
+    def why_not(self) -> str:
+        """Why `open` returned None."""
+        tried = self._use is not None and self.device is None
+        return self.why if tried else "another call may use the GPU"
 
     def _opened(self) -> AbstractContextManager[None]:
         if self._use is None:

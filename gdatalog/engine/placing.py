@@ -42,8 +42,7 @@ def placed(
         if expected < context.thresholds.gpu_from or inputs.limit is not None:
             return Placed(on_cpu.root, "cpu", _why_small(on_cpu, expected, context))
         if later.open() is None:
-            busy = later.device is not None
-            return Placed(on_cpu.root, "cpu", "another call uses the GPU" if busy else later.why)
+            return Placed(on_cpu.root, "cpu", later.why_not)
         why = looked_at(expected)
     gpu = later.device
     assert gpu is not None
