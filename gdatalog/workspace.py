@@ -171,6 +171,7 @@ class Workspace(Session):
     ) -> Relation:
         """Converts data to a relation, by its declaration if there is one."""
         check_relation_name(name)
+        self.watch.poll()  # few rows are converted without a look at the time limit
         loader = Loader(
             self.symbols, self.files, self.watch, self.memory_limit, self.spill, self.device,
             self.auto, self.settings.thresholds.gpu_bytes, self.cluster, self.settings.spread,
