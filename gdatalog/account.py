@@ -354,6 +354,8 @@ class Costs:
         return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])
 
     def __sub__(self, other: Costs) -> Costs:
+        if other is self:
+            return _NO_COSTS
         return Costs(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Costs)))
 
 

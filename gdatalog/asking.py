@@ -9,7 +9,7 @@ from typing import Any
 from gdatalog.engine.catalog.parameters import GivenList
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.compiler.constants import SharedText
-from gdatalog.engine.evaluator.bound import Bound, bind
+from gdatalog.engine.evaluator.bound import Bound, BoundPart, bind
 from gdatalog.engine.execution import typed_params
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program
@@ -142,13 +142,13 @@ def _bound(
     before, settings, key = session.catalog.bound, session.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        known = session.catalog.asked
-        for kept in (before, known):
+        earlier, again = session.catalog.asked, (key, id(settings))
+        for kept in (before, earlier):
             if len(kept) >= MOST_QUERIES:
                 kept.clear()
         asked = before[key] = AskedQuery(program, settings)
-        if key not in known:
-            known.add(key)
+        if again not in earlier:
+            earlier.add(again)
             return None
     if not asked.tried:
         asked.tried = True
@@ -156,6 +156,8 @@ def _bound(
         known = execution.compiled.parameters
         if all(name in known for name in params):
             asked.bound = bind(execution.evaluator, execution.compiled)
+    elif isinstance(asked.bound, BoundPart) and asked.bound.then is not None:
+        asked.bound = asked.bound.then
     return asked.bound
 
 

@@ -88,16 +88,15 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
         return watch.aside(work)
 
 
-def apart(work: Callable[[], Made], long: bool = True) -> Made:
-    """Returns the result of `work`, which is pure Python: it parses, checks, plans or prints.
+def apart(work: Callable[[], Made]) -> Made:
+    """Returns the result of `work`, which may take long and is pure Python: it parses, checks,
+    plans or prints.
 
-    If it may be `long`, it runs in its own thread; stopping the call ends this thread at any point
-    of the work. So no pass over a program needs to poll.
+    It runs in its own thread; stopping the call ends this thread at any point of the work. So no
+    pass over a program needs to poll.
     """
     watch = current_watch()
     watch.poll()
-    if not long:
-        return work()
     return watch.aside(work, ended=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from gdatalog.account import Accounts, default_limit
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.catalog.snapshot import Catalog

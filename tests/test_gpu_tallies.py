@@ -32,7 +32,7 @@ from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.test_gpu_cells import forced
 from tests.test_gpu_group import database, group
-from tests.test_local_counts import PEAKED, SHAPES, body_of, drawn_edges, prefer_peaks, skewed
+from tests.test_local_counts import PEAKED, SHAPES, body, drawn_edges, prefer_peaks, skewed
 
 pytestmark = [
     needs_compiler,
@@ -118,7 +118,7 @@ def test_shapes(shape: str, number: int) -> None:
     names = sorted(set(SHAPES[shape]) - {" "})
     rest = f", distinct({', '.join(names)})" if number % 2 else ""
     data = drawn_edges(number, symmetric=number % 3 > 0)
-    agrees(f"n(count()) <- {body_of(shape)}{rest}.", data, number)
+    agrees(f"n(count()) <- {body(SHAPES[shape])}{rest}.", data, number)
 
 
 CASES = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.keys import Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array

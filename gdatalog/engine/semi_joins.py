@@ -14,17 +14,17 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext, TrieOf
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
-from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.keys import encode_value
-from gdatalog.storage.on_device import rows_among, rows_with
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_tests import COMPARE
 from gdatalog.storage.rows import Columns, in_sorted, sorted_set
+from gdatalog.storage.selection import rows_among, rows_with
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 

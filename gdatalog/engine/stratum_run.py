@@ -31,8 +31,9 @@ from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import cached_property
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, SeenRows, brought
+from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.trie import Trie
 
 # Relations that replace others, by the plan that reads their tries.
@@ -79,7 +80,8 @@ class StratumRun:
         )
 
     def grows(self, name: str) -> bool:
-        return self.stratum.recursive and name in self.tables
+        # Tables are made when rows come.
+        return self.stratum.recursive and name in self.__dict__.get("tables", self.rules)
 
     @cached_property
     def name(self) -> str:

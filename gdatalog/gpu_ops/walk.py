@@ -50,7 +50,7 @@ from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
-from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.trie import Trie
 
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.storage.degrees import passing
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_tests import passing
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_spilled
 from gdatalog.storage.spill import Spill, SpilledColumn

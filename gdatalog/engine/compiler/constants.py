@@ -118,7 +118,7 @@ class TextShape:
             kept.discard(id(word))
             return s.Param(name, const.span)
 
-        lifted = tuple(_lifted(statement, parameter) for statement in statements)
+        lifted = tuple([_lifted(statement, parameter) for statement in statements])
         # An equal constant that stays would have to stay equal.
         stay = {word.first for word in self.form.words if id(word) in kept}
         if not self.places or any(number in stay for _, number in self.places.values()):
@@ -161,7 +161,7 @@ class SharedText:
                 each.hint = None if each.hint is None else self._plain(each.hint)
                 each.span = self.moved(each.span)
                 notes = ((self._plain(note.message), self.moved(note.span)) for note in each.notes)
-                each.notes = tuple(Note(*note) for note in notes)
+                each.notes = tuple([Note(*note) for note in notes])
             raise
 
     def caution(self, caution: Caution) -> Caution:
@@ -216,7 +216,7 @@ def _lifted(statement: s.Statement, parameter: Callable[[s.Const], s.Expr]) -> s
             case s.Atom(name, args) if name not in _CALLABLE:
                 return replace(node, args=tuple(map(side, args)))
             case s.Compare(first, rest) if not all(isinstance(e, s.Const) for e in sides(node)):
-                return replace(node, first=side(first), rest=tuple((o, side(e)) for o, e in rest))
+                return replace(node, first=side(first), rest=tuple([(o, side(e)) for o, e in rest]))
             case s.Not() | s.And() | s.Or() | s.Aggregate():
                 return rebuild(node, changed)
         if type(node) in LEAVES or isinstance(node, s.Atom | s.Compare | s.Member):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -34,11 +33,12 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.engine.stratum_planner import plan_stratum, run
+from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.parts import Version
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
@@ -46,12 +46,13 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that serves all values of parameters, made for these numbers of rows. `ready`: what
-    its operators have prepared, for its next runs."""
+    """A plan that serves values of parameters with a selectivity like those that were `looked` at,
+    made for these numbers of rows. `ready`: what its operators have prepared, for its next runs."""
 
     plan: StratumPlan
     rows: Sequence[int]
-    ready: list[Any] = field(default_factory=list)
+    looked: Sequence[Looked]
+    ready: list[PreparedPlan] = field(default_factory=list)
 
     def suits(self, rows: Sequence[int]) -> bool:
         """Whether a stratum that reads so many rows may run by this plan."""
@@ -183,7 +184,7 @@ class Evaluator:
         found = self._recall(stratum)
         if found is None and self._is_kept(stratum.relations):
             versions = versions_of(self._below(stratum))
-            with self._claimed(stratum.relations, self._made_of(stratum), versions) as claim:
+            with self._claimed(stratum.relations, self.made_of(stratum), versions) as claim:
                 found = claim.found or self._recall(stratum)
                 if found is None:
                     found = self._made(stratum, upcoming, asked, counting)
@@ -303,7 +304,8 @@ class Evaluator:
 
     # ---------------------------------------------------------------------------------- strata
 
-    def _made_of(self, stratum: Stratum) -> MadeOf:
+    def made_of(self, stratum: Stratum) -> MadeOf:
+        """The inputs of a stratum, except for the relations that it reads."""
         facts = tuple(self.facts(name) for name in stratum.relations)
         used = self.program.params(stratum).union(*(atoms.params for atoms in facts))
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
@@ -322,14 +324,14 @@ class Evaluator:
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.results.get(tuple(name + what for name in stratum.relations))
-        if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
+        if found is None or not found.fresh(self.made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self._is_kept(stratum.relations):
             names = tuple(name + what for name in stratum.relations)
-            self._keep_result(names, self._made_of(stratum), self._below(stratum), relations)
+            self._keep_result(names, self.made_of(stratum), self._below(stratum), relations)
 
     def _is_kept(self, names: Collection[str]) -> bool:
         """Whether the result of a stratum is kept for other calls."""
@@ -373,7 +375,7 @@ class Evaluator:
 
     def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
         news = news_since(
-            found, self._made_of(stratum), self._below(stratum), self.context.thresholds
+            found, self.made_of(stratum), self._below(stratum), self.context.thresholds
         )
         if not news:
             return news
@@ -393,7 +395,7 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return False
-        fresh = found.fresh(self._made_of(stratum), self._below(stratum))
+        fresh = found.fresh(self.made_of(stratum), self._below(stratum))
         return fresh or self._since(stratum)[1] is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
@@ -421,13 +423,14 @@ class Evaluator:
             return plan_stratum(stratum, inputs), inputs
         rows = [self.known[name].at_most for name in self.program.reads(stratum)]
         rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
-        kept = self.kept_plans.get(stratum.relations)
-        if kept is not None and kept.suits(rows):
+        kept, plans = self.kept_plans.get(stratum.relations), self.program.plans
+        values = self.context.scope.params
+        if kept and kept.suits(rows) and plans.alike(kept.looked, self.relation, values):
             return kept.plan, inputs
         plan = plan_stratum(stratum, inputs)
-        scans = any(join.scan for _, rule in plan.rules for join in rule.joins)
-        if not scans and not self.program.plans.by_values([rule for _, rule in plan.rules]):
-            self.kept_plans[stratum.relations] = KeptPlan(plan, rows)
+        rules = [rule for _, rule in plan.rules]
+        if not any(join.scan for rule in rules for join in rule.joins):
+            self.kept_plans[stratum.relations] = KeptPlan(plan, rows, plans.looked_at(rules))
         return plan, inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
@@ -435,7 +438,8 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        ready = self._ready.pop(stratum.relations, None)
+        plan, inputs = ready or self.planned(stratum)
         kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
         relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)

@@ -7,14 +7,15 @@ until there is one of the same version or a later one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from threading import Lock
 
 from gdatalog.claims import Claims
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
-from gdatalog.storage.parts import Version
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 # A relation that a stratum reads: a lower one (False), or the data of one of its own (True).
@@ -30,6 +31,12 @@ class MadeOf:
     facts: tuple[FactList, ...]  # of each relation
     params: tuple[object, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
+
+    @staticmethod
+    def together(strata: Iterable[MadeOf]) -> MadeOf:
+        """The inputs of several strata."""
+        each = ((s.schemas, s.rules, s.facts, s.params, s.limits) for s in strata)
+        return MadeOf(*(tuple(chain.from_iterable(part)) for part in zip(*each, strict=True)))
 
 
 @dataclass(slots=True)

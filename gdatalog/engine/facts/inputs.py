@@ -19,9 +19,9 @@ from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, Error
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.history import Version
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.load_options import Findings
-from gdatalog.storage.parts import Version
 from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -203,7 +203,7 @@ class Inputs(Mapping[str, Relation]):
         declared = name in self.stored or (schema is not None and schema.declared)
         if directive.path is not None and not declared:
             schema = None  # its types come from the data
-        from gdatalog.storage.data_files import version_of
+        from gdatalog.storage.file_sets import version_of
 
         try:
             version = version_of(path)
