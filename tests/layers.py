@@ -24,12 +24,13 @@ BASE = {
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
-    "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
+    "claims", "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
-    "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
-    "asking", "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
+    "options", "user_settings", "present", "result", "report", "loading", "session", "workspace",
+    "relations", "asking", "prepared", "starting", "turns", "data_calls", "database", "patterns",
+    "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -42,6 +43,8 @@ MAY_IMPORT = {
     "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "claims": {"cancellation"},
+    "turns": {"cancellation", "claims", "errors", "progress"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
@@ -60,10 +63,12 @@ MAY_IMPORT = {
     "result": BASE | {"storage", "present"},
     "report": ENGINE | {"options"},
     "loading": ENGINE,
-    "workspace": STATE,
-    "relations": STATE | {"present", "result", "workspace"},
-    "asking": STATE | {"present", "result", "workspace", "relations"},
-    "prepared": STATE | {"present", "result", "workspace", "relations", "asking"},
+    "session": STATE,
+    "workspace": STATE | {"session"},
+    "relations": STATE | {"present", "result", "session"},
+    "asking": STATE | {"present", "result", "session", "relations"},
+    "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},

@@ -24,6 +24,7 @@ from gdatalog.engine.devices import LATER, OPENED
 from gdatalog.gpu_ops import cupy_driver, probe
 from gdatalog.gpu_ops.probe import Card, Probe, checks, trouble
 from gdatalog.shell import cli
+from gdatalog.turns import Turns
 from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
@@ -316,20 +317,20 @@ def test_the_command_line_ends_with_three(machine: Any, capsys: Any) -> None:
 def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> None:
     db = gd.connect(device="cuda")
     machine.inside = False
-    with db._lock, db._lock:
+    with db.call(), db.call():
         assert machine.inside
     assert not machine.inside
 
-    with pytest.raises(gd.UsageError), db._lock:
+    with pytest.raises(gd.UsageError), db.call():
         db.query("?- 1 < 2.", limit=-1)
     assert not machine.inside
 
     def fails() -> Any:
         raise MemoryError
 
-    turn = devices.DeviceTurn(fails, Watch())
-    for _ in range(2):  # the lock is free again
-        with pytest.raises(MemoryError), turn:
+    turns = Turns(fails, Watch())
+    for _ in range(2):  # the turn is free again
+        with pytest.raises(MemoryError), turns.call(), turns.turn():
             pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from functools import cache, cached_property, partial
+from functools import cache, partial
 
 from gdatalog.account import spending
 from gdatalog.cancellation import cancellable
@@ -27,6 +27,7 @@ from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
+from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
 
 # The assumed size of relations that are not evaluated yet.

@@ -87,7 +87,10 @@ def run(
 ) -> Relations:
     """Runs a plan with the inputs that it was made for; returns its relations, or their sizes if it
     only counts. `ready`: of a plan that is kept, what was prepared and is not in use."""
-    prepared = ready.pop() if ready else _prepared(plan, inputs)
+    try:
+        prepared = (ready or []).pop()
+    except IndexError:  # none is left, or another thread took the last one
+        prepared = _prepared(plan, inputs)
     try:
         with _temporary_files(prepared.makers, inputs.context.limits.spill):
             found = plan.root.run(prepared.root, inputs)

@@ -7,11 +7,11 @@ their degrees, then by their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from weakref import ref
 
 import numpy as np
 
+from gdatalog.records import cached_property
 from gdatalog.storage.graph import RankedEdges, passes
 from gdatalog.storage.row_ops import DeviceOps, DeviceRows
 from gdatalog.storage.rows import DENSE, Columns

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice, product
 from math import prod
 
@@ -36,7 +35,7 @@ from gdatalog.plan.effects import participants
 from gdatalog.plan.join_plan import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.plan.nest import Paths, TrieNode, recoded
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 
 MOST_CUT = 4  # most cut variables: those with the largest tries
 MOST_CELLS = 1 << 18

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
@@ -27,7 +27,7 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.passes import PassRecord
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.report.folded import WORK
 from gdatalog.report.passes import pass_nodes, program_passes, stratum_passes
 from gdatalog.report.rules import Executor, order_of, plan_nodes, with_dedup

@@ -14,13 +14,13 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
 from gdatalog.cancellation import current_watch
+from gdatalog.records import cached_property
 from gdatalog.storage.degrees import AdjacencyLists
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from functools import cached_property
 from operator import methodcaller
 from typing import Any
 from weakref import WeakSet
@@ -16,6 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from gdatalog.account import spending
+from gdatalog.records import cached_property
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.rows import Columns

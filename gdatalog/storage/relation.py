@@ -299,8 +299,12 @@ class Relation:
 
     def part(self, rows: Array) -> Relation:
         """The relation of some rows, by their indices in `rows`."""
-        keys = tuple(key[rows] for key in self.store.as_they_are())
-        distinct = self.store.known >= KnownRows.DISTINCT
+        return self.part_of(self.rows, rows)
+
+    def part_of(self, among: Columns, rows: Array) -> Relation:
+        """The relation of some of these rows, which `rows` returned, by their indices there."""
+        keys = tuple(key[rows] for key in among)
+        distinct = self.store.known >= KnownRows.DISTINCT and among is self.rows
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
@@ -395,7 +399,7 @@ class Relation:
     @property
     def indexes(self) -> Collection[TrieName]:
         """The tries that have been built."""
-        return self._tries.keys()
+        return tuple(self._tries)
 
     def _build(self, order: tuple[int, ...], tests: Tests, weighted: bool, ranked: bool) -> Trie:
         if ranked:

@@ -201,8 +201,9 @@ class Statistics:
         there = self._there
         if there is not None:
             return device_statistics.distinct(there, sorted(columns))
-        keys = [self._keys[column] for column in sorted(columns)]
-        if self._sorted and columns == frozenset(range(len(columns))):
+        in_order, every = self._sorted, self._keys  # another thread may sort the rows meanwhile
+        keys = [every[column] for column in sorted(columns)]
+        if in_order and columns == frozenset(range(len(columns))):
             return int(np.count_nonzero(row_firsts(keys)))
         if len(keys) == 1:
             key = keys[0]
@@ -262,10 +263,11 @@ class Statistics:
         found = self._of_lists(column, tests)
         if found is not None:
             return found
+        in_order, keys = column == 0 and self._sorted, self._keys
         if not tests:
-            return self._degrees(column, self._keys[column])
-        spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
-        return self._degrees(column, passing(self._keys, [column], tests, spill)[0])
+            return self._degrees(column, keys[column], in_order)
+        spill = current_watch().account.spill_for(self.rows * keys[column].itemsize)
+        return self._degrees(column, passing(keys, [column], tests, spill)[0], in_order)
 
     def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
@@ -278,10 +280,10 @@ class Statistics:
         lists = self.lists(column, tests)
         return None if lists is None else Degrees.of(lists.ends - lists.starts)
 
-    def _degrees(self, column: int, key: Array) -> Degrees:
+    def _degrees(self, column: int, key: Array, in_order: bool) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
-        if column == 0 and self._sorted:
+        if in_order:
             return Degrees.of(runs_of(key))
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
@@ -360,7 +362,8 @@ class Statistics:
             return device_statistics.ascends(there, left, right)
         if self._remote is not None:
             return (left, right) in self._remote.survey.rises
-        a, b = self._keys[left], self._keys[right]
+        keys = self._keys
+        a, b = keys[left], keys[right]
         # usually a few rows decide
         return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())
 
@@ -440,7 +443,7 @@ class Statistics:
             return found
         if not self._here or not self._sorted or (column == 1 and not self.balanced):
             return None  # random walks need lists on the host
-        return self._once("lists", lambda: AdjacencyLists.of(self._keys[0], self._keys[1]))
+        return self._once("lists", lambda: AdjacencyLists.of(*self._keys))
 
     def _lists_of(self, name: TrieName) -> AdjacencyLists | None:
         """The lists of a trie, if it has been built; cached."""

@@ -9,14 +9,13 @@ float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.imported_later import pa
 from gdatalog.values import TypeName
 

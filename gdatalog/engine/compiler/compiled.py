@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any
 from weakref import ref
@@ -23,7 +22,7 @@ from gdatalog.planner.check import Checked, CheckedQuery, Stratum
 from gdatalog.planner.check.validity import VALID, Validity
 from gdatalog.planner.check.walk import names_of, walk
 from gdatalog.planner.rewrite.magic_sets import MagicProgram
-from gdatalog.records import dataclass, field
+from gdatalog.records import cached_property, dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from gdatalog.errors import Caution, Error, Note, SourceText, Span
@@ -20,7 +19,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check.names import CALLABLE
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.check.walk import reads_of as relations_read
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.values import INT_MAX, Value
 
 MOST_CONSTANTS = 64  # constants of a text; a text with more holds data

@@ -80,8 +80,9 @@ class Plans:
         if made == before:
             made = before
         for rule in () if before is None or made is before else before.stratum.rules:
-            for key in [key for key in self._found if key[0] == id(rule)]:
-                del self._found[key]
+            for key in list(self._found):
+                if key[0] == id(rule):
+                    self._found.pop(key, None)
         self._parted[id(stratum), way] = stratum, made_of, made
         return made
 
@@ -127,7 +128,7 @@ class Plans:
 
     def looked_at(self, plans: Collection[RulePlan]) -> tuple[Looked, ...]:
         """The selectivity of parameters that decided these plans."""
-        every = (plan for _, found in self._found.values() for plan in found)
+        every = (plan for _, found in list(self._found.values()) for plan in found)
         decided = {id(plan): looked for plan, _, looked in every if looked}
         return tuple(each for plan in plans for each in decided.get(id(plan), ()))
 

@@ -47,36 +47,37 @@ class BoundRules:
         return self.compiled.checked.schemas[self.stratum.relations[0]]
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        found = self._looked_up(context.scope, context.limits, limit)
+        if found is not None:
+            context.metrics.devices.append(CPU.name)
+            return found
         with accounted(context.limits, CPU.name):
-            found = self.looked_up(context.scope, context.limits, limit)
-            if found is not None:
-                context.metrics.devices.append(CPU.name)
-                return found
             checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
                 plans, {name: [] for name in self.stratum.relations}, limit,
             )  # fmt: skip
-            if self.plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
-                self.plan = None
-            plan = self.plan if limit is None else None
+            plan = self.plan
+            if plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
+                plan = self.plan = None
+            plan = plan if limit is None else None
             if plan is None:
                 plan = plan_stratum(self.stratum, inputs)
                 if self.plan is None:
                     self._keep(plan)
             return run(plan, inputs)[self.stratum.relations[0]]
 
-    def looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
-        """The answer, if it is a look-up by an index that is there: it changes nothing, so any
-        thread may make it."""
-        if self.lookup is None:
+    def _looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
+        """The answer, if it is a look-up by an index that is there."""
+        lookup = self.lookup
+        if lookup is None:
             return None
-        (ref,) = self.lookup.plan.joins[0].tries
+        (ref,) = lookup.plan.joins[0].tries
         relation, schema = self.relations[ref.relation], self.schema
-        found = self.lookup.of_parts(relation, scope, limits, limit)
+        found = lookup.of_parts(relation, scope, limits, limit)
         if found is None:
             return None
-        if len(found) == 1 and self.lookup.in_order:
+        if len(found) == 1 and lookup.in_order:
             ((rows, count),) = found
             return Relation(schema.columns, schema.types, rows, count)
         blocks, count = [rows for rows, _ in found], sum(count for _, count in found)
@@ -150,7 +151,7 @@ class BoundStrata:
         before = self.evaluator
         found = Evaluator(
             context, before.program, before.stored, before.facts, before.results, before.keep,
-            before.asked, known=dict(self.known), kept_plans=self.plans,
+            before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
         )  # fmt: skip
         return found.relation(self.name) if limit is None else found.first(self.name, limit)
 

@@ -77,16 +77,21 @@ class PartOf:
     results: Results
     keep: Callable[[Collection[str]], bool]
     asked: Collection[str]
+    number: int
 
     @staticmethod
     def of(demanded: Demanded, whole: Evaluator) -> PartOf:
-        return PartOf(demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked)
+        return PartOf(
+            demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked,
+            whole.number,
+        )  # fmt: skip
 
     def whole(self, context: ExecutionContext, program: PlannedProgram) -> Evaluator:
         """An evaluator of the whole relations, by the program as it was."""
         return Evaluator(
-            context, program, self.stored, self.facts, self.results, self.keep, self.asked
-        )
+            context, program, self.stored, self.facts, self.results, self.keep, self.asked,
+            number=self.number,
+        )  # fmt: skip
 
     def evaluator(
         self,
@@ -100,7 +105,7 @@ class PartOf:
         assert planned is not None
         stored = Overlay(self.stored, program.given)
         own = context, planned, stored, self._facts, self.results, self._keep, self.asked
-        part = Evaluator(*own, known=dict(known), kept_plans=kept_plans)
+        part = Evaluator(*own, known=dict(known), kept_plans=kept_plans, number=self.number)
         self.demanded.covered = ""
         for magic in program.measured:
             with speaking_plainly():

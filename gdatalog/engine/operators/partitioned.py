@@ -8,7 +8,6 @@ partitioned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref as weak
@@ -51,7 +50,7 @@ from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Span

@@ -358,7 +358,7 @@ class Orders:
             self.searched += 1
             found = _searched(pattern, rows, thresholds, observed)
             while len(self._found) >= MOST_KEPT_ORDERS:
-                del self._found[next(iter(self._found))]
+                self._found.pop(next(iter(self._found)), None)
         elif observed is not None:
             if found.asked is None or found.numbers != _numbers(pattern, rows):
                 observed.whole = False  # another search might find another order
