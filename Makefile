@@ -6,6 +6,7 @@
 #     make test          the tests, some minutes
 #     make check-rest    style, types, the slow tests and those of kernels
 #     make check         both
+#     make drawn         all drawn cases of all tests, for an hour or two
 #     make replay        which plans and loops of many programs differ from those of main
 #     make coverage      how much of the parser, planner, engine and storage the tests run
 #     make docs          builds the documentation, in site/
@@ -31,7 +32,7 @@ COVERED := parser planner plan engine storage
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-rest replay coverage docs bench bench-full bench-again
+.PHONY: help demo test check check-rest drawn replay coverage docs bench bench-full bench-again
 .PHONY: test-gpu bench-gpu clean
 
 help:
@@ -50,7 +51,7 @@ demo-gpu: $(VENV)/gpu
 demo-cluster: $(VENV)/cluster
 	$(BIN)/python -m benchmarks.on_workers
 
-# A sixth of the drawn cases that pytest alone draws.
+# A sixth of the drawn cases that pytest alone draws; check-rest draws half of those of slow tests.
 test: $(VENV)/dev
 	GDATALOG_PROGRAMS=50 GDATALOG_FUZZ=50 $(PYTEST)
 
@@ -59,12 +60,16 @@ check-rest: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy & types=$$!; \
-	  $(PYTEST) -m '(slow or host) and not gpu'; tests=$$?; \
+	  GDATALOG_PROGRAMS=150 GDATALOG_FUZZ=150 $(PYTEST) -m '(slow or host) and not gpu'; \
+	  tests=$$?; \
 	  wait $$types && exit $$tests
 
 check:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-rest
+
+drawn: $(VENV)/dev
+	$(PYTEST) -m 'drawn and not gpu'
 
 # Fails if any differs.
 replay: $(VENV)/dev

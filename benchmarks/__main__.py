@@ -37,6 +37,7 @@ SUITES = (
     "curves",
     "breakdown",
     "small_queries",
+    "threads",
     "startup",
     "planning",
     "long_texts",

@@ -24,7 +24,8 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.joins.buckets import MAKING, Grid, in_buckets
+from gdatalog.cluster.joins.buckets import Grid, in_buckets
+from gdatalog.cluster.joins.fragments import MAKING
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.share_search import ShareChoice, weighed
 from gdatalog.cluster.joins.shares import Domain, Shares, fine

@@ -39,6 +39,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _NOTHING = nullcontext()
 
 TEXTS = "texts"  # owner of the texts that an evaluation creates
+OTHERS = "other calls"  # owner of the bytes of evaluations at the same time
+SHARED = ("index of ", "codes of ")  # owners of what evaluations share
 FILE_TEXTS = "texts of files"  # owner of the texts read from files
 RAISE = "raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit"
 
@@ -57,14 +59,17 @@ class Account:
 
     `spill`: where rows beyond the limit go; None: exceeding it raises an error.
 
+    `beside`: those of evaluations at the same time, whose bytes count against the limit, too.
+
     Thread-safe.
     """
 
-    __slots__ = ("_lock", "held", "high", "memory", "peak", "spill", "total")
+    __slots__ = ("_lock", "beside", "held", "high", "memory", "peak", "spill", "total")
 
     def __init__(self, memory: int | None = None, spill: Spill | None = None) -> None:
         self.memory = memory
         self.spill = spill
+        self.beside: Accounts | None = None
         self.held: dict[str, int] = {}
         self.total = 0  # bytes in use: the sum of `held`
         self.peak = 0
@@ -73,7 +78,19 @@ class Account:
 
     def spare(self) -> int:
         """How many more bytes may be used."""
-        return UNLIMITED if self.memory is None else max(0, self.memory - self.total)
+        return UNLIMITED if self.memory is None else max(0, self.memory - self.total - self.others)
+
+    @property
+    def others(self) -> int:
+        """The bytes in use by other evaluations. An index that this one reads too counts once."""
+        running = () if self.beside is None else self.beside.running
+        found = 0
+        for account in running:
+            if account is not self:
+                for what, size in list(account.held.items()):
+                    shared = what.startswith(SHARED)
+                    found += max(0, size - self.held.get(what, 0)) if shared else size
+        return found
 
     def spill_for(self, count: int) -> Spill | None:
         """The spill for an allocation that does not fit into memory; None if it fits."""
@@ -92,7 +109,7 @@ class Account:
             return spill
         if self.memory is None or count < self.memory // FILES:
             return None
-        return spill if 2 * self.total > self.memory else None
+        return spill if 2 * (self.total + self.others) > self.memory else None
 
     def highest(self) -> int:
         """The peak of bytes in use since the last call."""
@@ -159,13 +176,13 @@ class Account:
         charges at the end."""
         with self._lock:
             before, own, peak = dict(self.held), self.memory, self.peak
-            self.memory = memory
+            beside, self.beside, self.memory = self.beside, None, memory
         try:
             yield
         finally:
             with self._lock:
                 self._restore(before)
-                self.memory = own
+                self.memory, self.beside = own, beside
                 self.peak = max(peak, self.peak if own is None else min(self.peak, own))
                 self.high = self.total
 
@@ -190,17 +207,42 @@ class Account:
 
     def _check(self) -> None:
         with self._lock:
-            total = self.total
-            if self.memory is None or total <= self.memory:
+            total, running = self.total, () if self.beside is None else self.beside.running
+            most = total + sum(account.total for account in running if account is not self)
+            others = 0 if self.memory is None or most <= self.memory else self.others
+            if self.memory is None or total + others <= self.memory:
                 self.peak = max(self.peak, total)
                 self.high = max(self.high, total)
                 return
-            parts = sorted(self.held.items(), key=lambda item: -item[1])
+            held = {**self.held, OTHERS: others} if others else self.held
+            parts = sorted(held.items(), key=lambda item: -item[1])
         owners = ", ".join(
             f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
         )
         message = f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})"
         raise MemoryLimitError(message, hint=_instead(parts[0][0]) + RAISE)
+
+
+class Accounts:
+    """The accounts of the evaluations of a database that run now; they share its limit."""
+
+    def __init__(self) -> None:
+        self.running: tuple[Account, ...] = ()
+        self._lock = Lock()
+
+    @contextmanager
+    def with_one(self, account: Account) -> Iterator[None]:
+        """Within this context, an evaluation with this account runs."""
+        if account in self.running:
+            yield
+            return
+        with self._lock:
+            self.running = (*self.running, account)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.running = tuple(each for each in self.running if each is not account)
 
 
 @cache
@@ -258,7 +300,7 @@ def free_at_once() -> None:
 
 def _instead(most: str) -> str:
     """Suggests how to use less memory, by the largest owner."""
-    if most in ("rows followed", "best values"):
+    if most in ("rows followed", "best values", OTHERS):
         return ""
     if most == TEXTS:
         return (
@@ -312,6 +354,8 @@ class Costs:
         return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])
 
     def __sub__(self, other: Costs) -> Costs:
+        if other is self:
+            return _NO_COSTS
         return Costs(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Costs)))
 
 

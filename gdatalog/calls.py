@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,10 +299,11 @@ def accounted(limits: Limits, device: str) -> Iterator[None]:
 
     If a relation does not fit, its charges are undone, because the next one may be small.
     """
-    watch, before = limits.watch, limits.watch.account
-    watch.account = limits.account
+    watch, before, account = limits.watch, limits.watch.account, limits.account
+    watch.account = account
+    running = nullcontext() if account.beside is None else account.beside.with_one(account)
     try:
-        with limits.account.restoring(MemoryLimitError):
+        with running, account.restoring(MemoryLimitError):
             yield
     except MemoryLimitError:
         raise

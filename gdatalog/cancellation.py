@@ -1,6 +1,6 @@
 """Progress, cancellation and deadlines of calls.
 
-Each database has one `Watch`. Long work reports to it:
+Each thread that calls a database has a `Watch`. Long work reports to it:
 
     with watch.work("loading", "E from e.csv", total=size, unit="bytes") as work:
         for block in blocks:
@@ -88,16 +88,15 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
         return watch.aside(work)
 
 
-def apart(work: Callable[[], Made], long: bool = True) -> Made:
-    """Returns the result of `work`, which is pure Python: it parses, checks, plans or prints.
+def apart(work: Callable[[], Made]) -> Made:
+    """Returns the result of `work`, which may take long and is pure Python: it parses, checks,
+    plans or prints.
 
-    If it may be `long`, it runs in its own thread; stopping the call ends this thread at any point
-    of the work. So no pass over a program needs to poll.
+    It runs in its own thread; stopping the call ends this thread at any point of the work. So no
+    pass over a program needs to poll.
     """
     watch = current_watch()
     watch.poll()
-    if not long:
-        return work()
     return watch.aside(work, ended=True)
 
 
@@ -217,7 +216,7 @@ def _has_ended(frame: FrameType) -> bool:
 
 
 class Watch:
-    """Observes and stops calls, one at a time. A watch with `above` belongs to a thread that works
+    """Observes and stops the calls of a thread. A watch with `above` belongs to a thread that works
     aside for a call; the call's own watch reads its progress."""
 
     def __init__(self, above: Watch | None = None) -> None:
@@ -237,16 +236,24 @@ class Watch:
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
         self._until = inf  # deadline, by the clock
-        self._allowed = inf  # time limit in seconds
+        self.allowed = inf  # time limit in seconds
 
     # ------------------------------------------------------------------------- who calls
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Within this context, this thread works for a call."""
-        before = getattr(_here, "watch", None)
+    def call(
+        self, on_progress: OnProgress | None = None, seconds: float | None = None
+    ) -> Iterator[None]:
+        """Within this context, this thread works for a call, which stops after so many seconds and
+        reports its progress; None: as the enclosing call."""
+        before, above = getattr(_here, "watch", None), (self._listener, self._until, self.allowed)
+        if on_progress is not None:
+            self._listener = on_progress
+        if seconds is not None and (until := self.clock() + seconds) < self._until:
+            self._until, self.allowed = until, seconds
         if not self.calls:
-            self.stop.clear()
+            if self.stop.is_set():
+                self.stop.clear()
             self.by_key = False
             self.works.clear()
             self._began = self._reported = perf_counter()
@@ -272,6 +279,7 @@ class Watch:
         finally:
             self.calls -= 1
             _here.watch = before
+            self._listener, self._until, self.allowed = above
         if not self.calls and self.by_key and self.stop.is_set():
             # The call ended before it polled: raise now, so that later statements do not run.
             self.stop.clear()
@@ -279,27 +287,9 @@ class Watch:
             late.add_note(TOO_LATE)
             raise late
 
-    @contextmanager
-    def limited(self, until: float, seconds: float) -> Iterator[None]:
-        """Within this context, the call stops this many seconds after it began."""
-        before = self._until, self._allowed
-        if until < self._until:
-            self._until, self._allowed = until, seconds
-        try:
-            yield
-        finally:
-            self._until, self._allowed = before
-
-    @contextmanager
-    def reporting(self, on_progress: OnProgress | None) -> Iterator[None]:
-        """Within this context, `on_progress` is called with the call's progress, if given."""
-        before = self._listener
-        if on_progress is not None:
-            self._listener = on_progress
-        try:
-            yield
-        finally:
-            self._listener = before
+    def is_late(self) -> bool:
+        """Whether the call has reached its time limit."""
+        return self._until < inf and self.clock() >= self._until
 
     @property
     def seconds(self) -> float | None:
@@ -383,8 +373,8 @@ class Watch:
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
-        if self._until < inf and self.clock() >= self._until:
-            raise out_of_time(self._allowed, self.stopped())
+        if self.is_late():
+            raise out_of_time(self.allowed, self.stopped())
         if self._listener is not None and perf_counter() - self._reported >= EVERY:
             self._tell(self._listener)
 

@@ -6,35 +6,29 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.cancellation import Watch
-from gdatalog.engine.devices import DeviceTurn
-from gdatalog.errors import (
-    Caution,
-    Interrupted,
-    RowLimitError,
-    TimeLimitError,
-    UsageError,
-    check_rows,
-)
+from gdatalog.data_calls import DataCalls
+from gdatalog.errors import Caution, Interrupted, RowLimitError, TimeLimitError, check_rows
 from gdatalog.options import seconds_of
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.settings import Settings, Strategy
 from gdatalog.starting import Start
-from gdatalog.storage.load_options import LoadOptions, Nulls, checked
-from gdatalog.values import brief, plain
+from gdatalog.turns import Turns
+from gdatalog.values import brief
 
 if TYPE_CHECKING:
     from gdatalog.engine.catalog.folders import Folders
     from gdatalog.parser import Program
-    from gdatalog.prepared import Inserter, PreparedQuery
-    from gdatalog.relations import Inserted, Relations
+    from gdatalog.prepared import PreparedQuery
+    from gdatalog.relations import Relations
     from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
+    from gdatalog.session import Session
     from gdatalog.workspace import Workspace
 
 Params = Mapping[str, Any] | None
@@ -47,7 +41,7 @@ class ProgramWarning(UserWarning):
     """A warning about a program that is valid but probably means something else."""
 
 
-class Database(PatternQueries):
+class Database(DataCalls, PatternQueries):
     """Holds relations and rules, and answers queries. `connect` makes one.
 
     >>> import gdatalog as gd
@@ -61,10 +55,10 @@ class Database(PatternQueries):
         """`start`: the arguments of `connect`."""
         self._start = start
         self.memory_limit = start.memory_limit
-        self._watch = Watch()
-        self._lock = DeviceTurn(start.use, self._watch)
+        self._watch = Watch()  # of the calls of this thread
+        self._turns = Turns(start.use, self._watch)
         if start.later is not None:
-            start.later.entered = self._lock.enter
+            start.later.entered = self._turns.enter
         if start.cluster is not None:
             self._behind()
 
@@ -136,23 +130,26 @@ class Database(PatternQueries):
         self.close()
 
     def close(self) -> None:
-        """Free all data, and interrupt a call that runs in another thread. You cannot use the
+        """Free all data, and interrupt the calls that run in other threads. You cannot use the
         database afterwards."""
-        with self._lock.hurried():
-            self.workspace.close()
+        workspace = self.workspace
+        workspace.closed = True
+        self._turns.stop_others()
+        with self._turns.call(), self._turns.turn():
+            workspace.close()
 
     def interrupt(self) -> None:
-        """Stop the call that runs in another thread. That call raises `Interrupted`, which says
-        what it was doing and how far it was."""
-        self._watch.stop.set()
+        """Stop the calls that run in other threads, also those that wait. Each of them raises
+        `Interrupted`, which says what it was doing and how far it was."""
+        self._turns.stop()
 
     @contextmanager
     def call(
         self, on_progress: OnProgress | None = None, timeout: float | None = None
     ) -> Iterator[None]:
         """Make several calls as one. They share `timeout` seconds, `interrupt` stops all of them,
-        and calls of other threads wait until the block ends, except for look-ups: these read what
-        the database held before the block.
+        and changes by other threads wait until the block ends. Until then, queries of other threads
+        read what the database held before the block.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -161,167 +158,68 @@ class Database(PatternQueries):
         ...     len(db.query("?- E(x, y), E(y, z)."))
         1
         """
+        with self._session(on_progress, timeout, writes=True):
+            yield
+
+    @contextmanager
+    def _session(
+        self,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        writes: bool = False,
+    ) -> Iterator[Session]:
+        """A context for a call: the session that it reads, or the workspace, which it may change.
+        Nested calls that read have the same session."""
         seconds = seconds_of(timeout)
         workspace = self.workspace  # imports do not count as time of the call
         seconds = workspace.settings.timeout if seconds is None else seconds
-        with self._lock.within(seconds), self._watch.reporting(on_progress):
-            outermost = self._watch.calls == 1
-            if outermost:
-                workspace.begin()
-            try:
-                yield
-            except _ENDINGS as error:
-                found = vars(error).setdefault("profile", None)  # Python's own have none
-                if found is None and workspace.context is not None:
-                    from gdatalog.report import Profile
+        turns, here = self._turns, self._turns.here
+        with turns.call(on_progress, seconds) as watch:
+            before = here.session
+            alone = writes or workspace.one_at_a_time
+            with turns.turn() if alone else nullcontext():
+                if writes:
+                    session: Session = self._begun(watch)
+                elif before is not None:
+                    session = before
+                else:
+                    if workspace.untrusted:
+                        with turns.free() as free:
+                            if free:
+                                workspace.begin()
+                    session = workspace.reading(watch)
+                here.session = session
+                try:
+                    yield session
+                except _ENDINGS as error:
+                    found = vars(error).setdefault("profile", None)  # Python's own have none
+                    if found is None and session.context is not None:
+                        from gdatalog.report import Profile
 
-                    vars(error)["profile"] = Profile.after(workspace.context, None, error)
-                raise
-            finally:
-                if outermost:
-                    workspace.published = workspace.catalog
+                        vars(error)["profile"] = Profile.after(session.context, None, error)
+                    raise
+                finally:
+                    here.session = before
+                    if writes:
+                        self._ended(before)
 
-    # --------------------------------------------------------------------------------- data
+    def _begun(self, watch: Watch) -> Workspace:
+        """The workspace, at the start of a call that may change it."""
+        workspace = self.workspace
+        if not workspace.writing:
+            workspace.watch = watch
+            workspace.begin()
+        workspace.writing += 1
+        return workspace
 
-    def load(
-        self,
-        name: str,
-        data: Any,
-        *,
-        columns: Sequence[str] | None = None,
-        header: bool | None = None,
-        nulls: Nulls = "error",
-        fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> None:
-        """Store data under a name; it replaces all data of that relation.
-
-        It replaces rows that were loaded or inserted, facts of programs, and rows that `.input`
-        read. Rules stay, and a warning says that they still add to the relation. A warning also
-        names kept rules that do not fit the new data: they are invalid until they fit again, or
-        until you drop them.
-
-        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
-        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
-        folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
-        DataFrame, and workers read Parquet files that are not small themselves.
-
-        `columns` selects columns by name (`column0`, `column1` where there are none), or names all
-        of them. If the relation is declared, its columns match by name where the data has all of
-        its names, and by position where it has none of them; anything in between is an error.
-        `header` says whether the first line of a text file holds names; else the types decide.
-
-        A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
-        many; `fill` gives values for them, by column.
-
-        A relation is a set: duplicate rows become one, with a warning. `row_id` adds a column of
-        row numbers in front, which keeps all rows.
-
-        Data on the GPU that runs the queries stays there, except for texts. `on_progress` gets
-        the progress of loading, as in `query`.
-
-        >>> import gdatalog as gd
-        >>> db = gd.connect()
-        >>> db.load("E", [(1, 2), (2, 3)], columns=["src", "dst"])
-        >>> db["E"].columns
-        ('src', 'dst')
-        """
-        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
-        name = plain(name)
-        with self.call(on_progress):
-            findings = self.workspace.load(name, self._shared(data), options)
-        self.workspace.tell_of(name, findings)
-
-    def _shared(self, data: Any) -> Any:
-        """Data to load; the rows of a result need not be decoded."""
-        self.workspace.check_open()
-        from gdatalog.result import Result
-
-        return data.shared(self.workspace.symbols) if isinstance(data, Result) else data
-
-    def __setitem__(self, name: str, data: Any) -> None:
-        self.load(name, data)
-
-    def insert(
-        self,
-        name: str,
-        rows: Any,
-        *,
-        nulls: Nulls = "error",
-        fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Inserted:
-        """Add rows to a relation. If there is no such relation, create it.
-
-        If the relation has rules, the rows are base facts beside those that the rules derive, and
-        the returned value says so, beside the numbers of new rows (`rows`) and of rows that were
-        `known`. Columns match, and missing values are dropped or filled, as in
-        `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
-        loading, as in `query`.
-
-        >>> import gdatalog as gd
-        >>> db = gd.connect()
-        >>> db["E"] = [(1, 2)]
-        >>> db.insert("E", [(2, 3), (1, 2)])
-        E: 1 row inserted, 1 known already
-        >>> db.insert("E", [(1, 2)]).rows, len(db["E"]), len(db["E"].new)
-        (0, 2, 0)
-        >>> _ = db.run("path(x, y) <- E(x, y).")
-        >>> db.insert("path", [(7, 8)])
-        path: 1 row inserted, as base facts beside its 1 rule
-        """
-        inserter = self.inserter(name, nulls=nulls, fill=fill, row_id=row_id)
-        return inserter(rows, on_progress=on_progress)
-
-    def inserter(
-        self,
-        name: str,
-        *,
-        nulls: Nulls = "error",
-        fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
-    ) -> Inserter:
-        """Prepare inserts into a relation: a function of the rows, with the options of `insert`.
-
-        >>> import gdatalog as gd
-        >>> db = gd.connect()
-        >>> insert = db.inserter("E")
-        >>> insert([(1, 2)])
-        E: 1 row inserted
-        """
-        from gdatalog.prepared import Inserter
-
-        options = LoadOptions(None, None, nulls, {} if fill is None else fill, row_id)
-        return Inserter(self.workspace, self.call, plain(name), options)
-
-    def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
-        """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.
-
-        Data are rows that were loaded or inserted, facts of programs and rows that `.input` read.
-        Returns the relations that depended on it: they cannot be evaluated until it is there
-        again, and a warning names their rules. `del db[name]` drops all of it, too.
-
-        >>> import gdatalog as gd
-        >>> db = gd.connect()
-        >>> _ = db.run("E(1, 2). path(x, y) <- E(x, y).")
-        >>> db.drop("path")
-        ()
-        >>> list(db.relations)
-        ['E']
-        """
-        if only not in (None, "rules", "data"):
-            raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
-        with self.call():
-            workspace = self.workspace
-            workspace.check_open()
-            before = workspace.standing()[1]
-            workspace.drop([name], only or "all")
-            return tuple(sorted(workspace.standing()[1].keys() - before.keys() - {name}))
-
-    def __delitem__(self, name: str) -> None:
-        self.drop(name)
+    def _ended(self, before: Session | None) -> None:
+        """Called at the end of such a call; `before`: the session of the enclosing one."""
+        workspace = self.workspace
+        workspace.writing -= 1
+        if not workspace.writing:
+            workspace.published, workspace.watch = workspace.catalog, self._watch
+            if before is not None:  # the listener of a query has changed something
+                before.renew(workspace.published)
 
     def __getitem__(self, name: str) -> Result:
         """The rows of a relation: stored ones, and those that its rules derive."""
@@ -341,7 +239,7 @@ class Database(PatternQueries):
         """All relations by name: a mapping to results, which are evaluated on access."""
         from gdatalog.relations import Relations
 
-        return Relations(self.workspace, self.call)
+        return Relations(self._session)
 
     # ------------------------------------------------------------------------------ queries
 
@@ -383,16 +281,10 @@ class Database(PatternQueries):
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         seconds_of(timeout)
-        if strategy == "auto" and max_rows is None and self.workspace.published.bound:
-            from gdatalog.asking import look_up_text
-
-            found = look_up_text(self.workspace, text, params or {}, limit)
-            if found is not None:
-                return found
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout) as session:
             from gdatalog.asking import ask_text
 
-            return ask_text(self.workspace, text, params or {}, strategy, limit, max_rows)
+            return ask_text(session, text, params or {}, strategy, limit, max_rows)
 
     def prepare(
         self, text: str, params: Params = None, *, strategy: Strategy = "auto"
@@ -410,11 +302,11 @@ class Database(PatternQueries):
         >>> q(x=2).fetchall(), q({"x": 1}, limit=1).fetchall(), dict(q.params)
         ([(3,)], [(2,)], {'x': 'int'})
         """
-        with self.call():
+        with self._session() as session:
             from gdatalog.prepared import PreparedQuery
 
-            query = PreparedQuery(self.workspace, self.call, text, params or {}, strategy)
-            self.workspace.warn(query.cautions)
+            query = PreparedQuery(session, self._session, text, params or {}, strategy)
+            session.warn(query.cautions)
             return query
 
     def run(
@@ -518,14 +410,14 @@ class Database(PatternQueries):
         The result prints as a tree; `save("plan.html")` writes it as a page. With `passes` it also
         shows what each pass of the planner made of the rules.
         """
-        with self.call():
+        with self._session() as session:
             from gdatalog.planner.passes import PassTrace
             from gdatalog.report import explain
 
             trace = PassTrace() if passes else None
-            execution = self.workspace.open(text, params, strategy=strategy, passes=trace)
-            plan = explain(execution, [execution.asked()], self.workspace.why)
-            self.workspace.warn(execution.ignored(params or ()))
+            execution = session.open(text, params, strategy=strategy, passes=trace)
+            plan = explain(execution, [execution.asked()], session.why)
+            session.warn(execution.ignored(params or ()))
             return plan
 
     def profile(
@@ -551,15 +443,15 @@ class Database(PatternQueries):
         >>> profile.ended
         'time limit'
         """
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout) as session:
             from gdatalog.engine.metrics import Metrics
             from gdatalog.relations import answer
             from gdatalog.report import Profile
 
             reports = Metrics()
-            execution = self.workspace.open(text, params, reports=reports, strategy=strategy)
+            execution = session.open(text, params, reports=reports, strategy=strategy)
             profile = Profile.after(execution.context, answer(execution, execution.asked()))
-            self.workspace.tell(execution, params)
+            session.tell(execution, params)
             return profile
 
 

@@ -24,11 +24,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from operator import index
 from typing import Any
 
-from gdatalog.records import dataclass, field
+from gdatalog.records import cached_property, dataclass, field
 from gdatalog.values import brief, visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed

@@ -6,8 +6,9 @@ import os
 from contextlib import nullcontext
 from typing import Any
 
+from gdatalog.account import Accounts
 from gdatalog.calls import Limits, accounted
-from gdatalog.cancellation import OBJECT, Watch, cancellable
+from gdatalog.cancellation import OBJECT, Watch, cancellable, current_watch
 from gdatalog.engine.context import Cluster, Wanted
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
@@ -25,7 +26,7 @@ from gdatalog.storage.symbols import SymbolTable
 class Loader:
     """Where data goes. `files`: those that may be read. `spill`: where rows beyond the memory limit
     go. `later`: the GPU that large data may open, from `gpu_bytes`. `spread`: whether a cluster's
-    workers take data."""
+    workers take data. `accounts`: those of the evaluations that run."""
 
     symbols: SymbolTable
     files: Files
@@ -37,6 +38,7 @@ class Loader:
     gpu_bytes: int
     cluster: Cluster | None
     spread: str
+    accounts: Accounts
 
     def relation(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
@@ -72,6 +74,7 @@ class Loader:
             if path is not None and there is None:
                 # Rows that are read must fit the memory limit, or go to temporary files.
                 limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+                limits.account.beside = self.accounts
                 with nullcontext() if self.spill is None else accounted(limits, CPU.name):
                     relation = self.watch.aside(made)
             else:
@@ -88,6 +91,7 @@ class Loader:
         elsewhere = self.device is not CPU or self.cluster is not None
         if declared is None or elsewhere or options.mends or options.row_id or options.columns:
             return None
+        current_watch().poll()
         found = relation_of_few(data, declared.columns, declared.types, self.symbols)
         if found is not None and options.findings is not None:
             options.findings.count(len(data), found.length)

@@ -72,7 +72,7 @@ class PatternQueries:
         several = isinstance(pattern, (list, tuple))
         graph = DataGraph(self, edges, labels, induced, directed)
         given = [graph.pattern(one) for one in (pattern if several else [pattern])]
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout):
             found = count_patterns(given, graph)
         return found if several else found[0]
 
@@ -100,7 +100,7 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, match_pattern
 
         graph = DataGraph(self, edges, labels, induced, directed)
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout):
             return match_pattern(graph.pattern(pattern), graph, limit)
 
     def motifs(
@@ -123,7 +123,7 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, count_motifs
 
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout):
             return count_motifs(size, DataGraph(self, edges))
 
     def orbits(
@@ -151,7 +151,7 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, count_orbits
 
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout):
             return count_orbits(size, DataGraph(self, edges))
 
     def frequent(
@@ -186,5 +186,5 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, frequent_patterns
 
         graph = DataGraph(self, edges, labels, directed=directed)
-        with self.call(on_progress, timeout):
+        with self._session(on_progress, timeout):
             return frequent_patterns(k_edges, support, measure, graph, max_rows)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.asking import ask, look_up
+from gdatalog.asking import ask
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
@@ -21,8 +21,10 @@ from gdatalog.storage.load_options import Findings, LoadOptions, checked
 from gdatalog.values import ListOf, ParamType, Value, brief
 
 if TYPE_CHECKING:
+    from gdatalog.session import Session
     from gdatalog.workspace import Workspace
 
+Reading = Callable[[OnProgress | None, float | None], AbstractContextManager["Session"]]
 Call = Callable[[OnProgress | None, float | None], AbstractContextManager[None]]
 
 
@@ -46,21 +48,20 @@ class PreparedQuery:
 
     def __init__(
         self,
-        workspace: Workspace,
-        call: Call,
+        session: Session,
+        call: Reading,
         text: str,
         given: Mapping[str, Any],
         strategy: str,
     ) -> None:
-        """`call`: a context that locks the workspace. `given`: values for each call that gives no
-        others."""
-        self._workspace = workspace
+        """`session`: that of the present call. `call`: a context for others. `given`: values for
+        each call that gives no others."""
         self._call = call
-        self._program = workspace.parse(text, "<query>", bare=True)
+        self._program = session.parse(text, "<query>", bare=True)
         self._text = text
         self._given = dict(given)
         self._strategy = strategy_of(strategy)
-        self._checked = self._check()
+        self._checked = self._check(session)
 
     @property
     def text(self) -> str:
@@ -104,29 +105,26 @@ class PreparedQuery:
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         seconds_of(timeout)
-        workspace, compiled = self._workspace, self._checked[0]
-        if max_rows is None and self._strategy == "auto" and compiled.is_over(workspace.published):
-            params = self._typed({**self._given, **(values or {}), **named})
-            found = look_up(workspace, self._program, params, limit, warns=False)
-            if found is not None:
-                return found
-        with self._call(on_progress, timeout):
-            workspace.check_open()
-            if not self._checked[0].is_over(workspace.catalog):
-                self._checked = self._check()
+        with self._call(on_progress, timeout) as session:
+            session.check_open()
+            checked = self._checked
+            if not checked[0].is_over(session.catalog):
+                checked = self._checked = self._check(session)
             given = {**self._given, **(values or {}), **named}
-            params = self._typed(given)
-            return ask(workspace, self._program, params, self._strategy, limit, max_rows, False)
+            params = self._typed(given, checked[1], session)
+            return ask(session, self._program, params, self._strategy, limit, max_rows, False)
 
-    def _check(self) -> tuple[Compiled, Mapping[str, ParamType]]:
-        """Checks the query over what the database holds now, and infers its parameters' types."""
-        compiled, types = self._workspace.signature(self._program, self._given)
+    def _check(self, session: Session) -> tuple[Compiled, Mapping[str, ParamType]]:
+        """Checks the query over what the session reads, and infers its parameters' types."""
+        compiled, types = session.signature(self._program, self._given)
         compiled.asked  # noqa: B018  # an error unless the text asks for one relation
         return compiled, types
 
-    def _typed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _typed(
+        self, given: Mapping[str, Any], types: Mapping[str, ParamType], session: Session
+    ) -> dict[str, Any]:
         """The values as the types of the parameters demand."""
-        types, found = self._checked[1], {}
+        found = {}
         for name, value in given.items():
             if name not in types:
                 near = meant(name, types)
@@ -138,8 +136,9 @@ class PreparedQuery:
                 )
             found[name] = _fitting(name, value, types[name])
         missing = [name for name in types if name not in found]
-        if missing and not self._workspace.catalog.params.keys() >= {*missing}:
-            name = next(n for n in missing if n not in self._workspace.catalog.params)
+        kept = session.catalog.params
+        if missing and not kept.keys() >= {*missing}:
+            name = next(n for n in missing if n not in kept)
             raise UsageError(f"the parameter `${name}` has no value", hint=f"give it: {name}=...")
         return found
 

@@ -8,6 +8,9 @@ standard library's `dataclass`, and this one behaves the same: `init`, `repr`, `
 are not supported.
 
 `dataclasses.fields`, `asdict` and other functions of the standard library accept these classes.
+
+`cached_property` is that of Python 3.12: threads that compute a property at the same time do not
+wait for each other. In Python 3.11 they do, for all objects of a class.
 """
 
 from __future__ import annotations
@@ -15,14 +18,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+Made = TypeVar("Made")
 UNCOMPILED_CALLS = 16  # calls of `__init__` before it is compiled
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
 _DEFAULTS = "__record_defaults__"
 _KIND = "__record_kind__"  # whether it is frozen, and whether it has `__eq__`
 _OPTIONS = ("default", "default_factory", "init", "repr", "compare")
+
+
+class cached_property(Generic[Made]):  # as in the standard library
+    """A property that is computed once, and kept in the object's `__dict__`."""
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> Made: ...
+    def __get__(self, instance: Any, owner: type[Any]) -> Any:
+        if instance is None:
+            return self
+        made = vars(instance)[self.name] = self.make(instance)
+        return made
 
 
 class Field:

@@ -20,7 +20,7 @@ from gdatalog.values import brief, visible
 
 if TYPE_CHECKING:
     from gdatalog.engine.execution import Execution
-    from gdatalog.workspace import Workspace
+    from gdatalog.session import Session
 
 
 def answer(
@@ -85,10 +85,10 @@ class RelationEntry:
         return self.name if self.schema is None else f"{self.name}({self.columns})"
 
 
-def catalog(workspace: Workspace) -> list[RelationEntry]:
+def catalog(session: Session) -> list[RelationEntry]:
     """All relations by name, without evaluating any."""
-    execution = workspace.execution(Program(()))
-    with_rules = ruled(workspace.texts.outline())
+    execution = session.execution(Program(()))
+    with_rules = ruled(session.texts.outline())
     schemas, broken = execution.checked.schemas, execution.validity.broken
 
     def entry(name: str) -> RelationEntry:
@@ -104,26 +104,22 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
 class Relations(Mapping[str, Result]):
     """The relations of a database, by name. Includes invalid ones, which raise on access."""
 
-    _workspace: Workspace
-    _call: Callable[[], AbstractContextManager[None]]  # a context that locks the workspace
+    _call: Callable[[], AbstractContextManager[Session]]
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
-        with self._call():
-            return self._workspace.standing()
+        with self._call() as session:
+            return session.standing()
 
     def _names(self) -> list[str]:
         schemas, broken = self._standing()
         return sorted({*schemas, *broken})
 
     def __getitem__(self, name: str) -> Result:
-        workspace = self._workspace
-        with self._call():
-            execution = workspace.execution(Program(()), Usage(lasting=True))
+        with self._call() as session:
+            execution = session.execution(Program(()), Usage(lasting=True))
             validity = execution.validity
             if name not in execution.checked.schemas and name not in validity.broken:
-                raise NameResolutionError(
-                    f"there is no relation {name!r}", hint=workspace.near(name)
-                )
+                raise NameResolutionError(f"there is no relation {name!r}", hint=session.near(name))
             return answer(execution, name)
 
     def __iter__(self) -> Iterator[str]:

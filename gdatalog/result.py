@@ -18,18 +18,8 @@ from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.row_groups import made_ahead, rows_at_once
-from gdatalog.storage.rows import (
-    Columns,
-    Order,
-    concatenate,
-    cut,
-    order_of,
-    order_rows,
-    place_of,
-    plain,
-    turned,
-    turned_back,
-)
+from gdatalog.storage.row_order import Order, order_of, place_of, plain, turned, turned_back
+from gdatalog.storage.rows import Columns, concatenate, cut, order_rows
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
@@ -388,7 +378,8 @@ class Result:
         For a single file, the rows pass through this process, some at a time. A folder that was
         written before is replaced.
         """
-        from gdatalog.storage.writers import filled, names_a_folder, write_folder, write_tables
+        from gdatalog.storage.parquet_folder import filled, names_a_folder, write_folder
+        from gdatalog.storage.writers import write_tables
 
         far = self._far
         if not names_a_folder(path):

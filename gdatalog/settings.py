@@ -150,6 +150,9 @@ class Thresholds:
     magic_sets_values: int = 1_000  # demanded values, if the number of all values is unknown
     magic_sets_share: float = 0.25  # greatest demanded share of a column's values
     magic_sets_share_found: float = 0.5  # ... and the greatest measured share
+    part_asked: int = 4_096  # rows that a question for a part of a view counts as, beside its own
+    whole_view_asked: int = 8  # questions that the evaluation of a whole view counts as
+    whole_view_share: int = 4  # ... which reads at most so many times the rows of the questions
 
     # Orders of variables.
     ordered_exactly: int = 8  # variables: up to this number the search is exhaustive

@@ -15,7 +15,7 @@ import threading
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -84,6 +84,7 @@ class Module:
         return found & modules.keys() - {self.name}
 
 
+@cache
 def package() -> dict[str, Module]:
     modules = (Module(path) for path in sorted(PACKAGE.rglob("*.py")))
     return {module.name: module for module in modules}

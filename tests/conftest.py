@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from gdatalog.engine import rule_plans
 from tests import on_gpu
@@ -38,6 +38,7 @@ EVERY = {
     "test_algebra.py::test_counts_beyond_64_bits": 3,
     "test_cells.py::test_rows_of_cells": 2,
     "test_cluster_checkpoints.py::test_a_worker_that_is_killed_costs_a_round": 3,
+    "test_cluster_checkpoints.py::test_each_shape": 3,
     "test_cluster_devices.py::test_workers_with_a_gpu_give_the_same": 2,
     "test_cluster_killed.py::test_twenty_workers_killed_midway": 2,
     "test_cluster_oracle.py::test_corners": 2,
@@ -47,8 +48,11 @@ EVERY = {
     "test_cluster_partitioned.py::test_corners": 2,
     "test_cluster_partitioned.py::test_examples": 2,
     "test_cluster_recursion.py::test_a_worker_that_dies_changes_nothing": 2,
+    "test_cluster_recursion.py::test_each_shape": 3,
+    "test_cluster_replicated.py::test_example": 2,
     "test_depth_first.py::test_foreign_keys": 2,
     "test_depth_first.py::test_patterns": 6,
+    "test_gpu_auto.py::test_examples": 5,
     "test_gpu_bits.py::test_many_lists_are_recoded": 3,
     "test_gpu_cells.py::test_joins_in_cells": 2,
     "test_gpu_counted.py::test_dense_patterns": 3,
@@ -56,34 +60,46 @@ EVERY = {
     "test_gpu_full.py::test_rows_of_marked_rounds_leave_a_device_that_is_full": 3,
     "test_gpu_full.py::test_rows_of_rounds_with_marks_have_the_machines_memory": 4,
     "test_gpu_group.py::test_all_devices_together_give_what_one_gives": 2,
-    "test_gpu_levelwise.py::test_example": 2,
+    "test_gpu_group.py::test_the_same_breadth_first": 2,
+    "test_gpu_levelwise.py::test_example": 3,
     "test_gpu_lists.py::test_many_lists_meet": 2,
     "test_gpu_pages.py::test_joins_in_pages": 2,
     "test_gpu_partitioned.py::test_shapes": 8,
+    "test_gpu_results.py::test_examples_that_never_leave_the_device": 2,
     "test_gpu_rounds.py::test_shapes": 8,
     "test_gpu_tallies.py::test_as_enumerated": 9,
     "test_gpu_tallies.py::test_branches_of_bits": 3,
     "test_gpu_tallies.py::test_lists_are_kept_by_edges": 5,
     "test_gpu_tallies.py::test_shapes": 9,
+    "test_gpu_tallies.py::test_the_greatest_of_an_orbit": 5,
     "test_gpu_tallies.py::test_the_keys_of_a_small_table_are_looked_up": 2,
     "test_gpu_virtual_pages.py::test_pages_are_whole_wherever_a_swap_is_refused": 3,
     "test_gpu_walks.py::test_example": 8,
     "test_gpu_walks.py::test_patterns": 8,
     "test_gpu_walks.py::test_tiles_borrow_longer_buffers": 2,
+    "test_grouped.py::test_rules": 3,
     "test_limits.py::test_a_process_holds_no_more_than_its_limit": 2,
     "test_limits.py::test_a_wide_query_with_a_small_answer": 3,
-    "test_local_counts.py::test_by_ranks": 2,
+    "test_local_counts.py::test_by_ranks": 4,
+    "test_local_counts.py::test_counts_agree_with_the_oracle": 3,
+    "test_local_counts.py::test_labels_directions_and_loops_stay": 5,
+    "test_local_counts.py::test_lists_that_are_kept": 3,
     "test_nested_rows.py::test_borrowed_rows": 2,
     "test_order.py::test_patterns_are_looked_for_in_a_good_order": 2,
+    "test_patterns.py::test_orbits_of_five_vertices_fit_together": 2,
     "test_planning.py::test_few_sets_of_last_variables_are_looked_at": 3,
     "test_planning.py::test_few_turns_are_looked_at_however_many_variables_there_are": 4,
     "test_real_counts.py::test_ordered_embeddings": 2,
     "test_second_run.py::test_another_process_compiles_nothing": 5,
+    "test_second_run.py::test_what_was_compiled_is_not_compiled_again": 3,
     "test_second_run.py::test_whole_programs_compile_nothing_anew": 2,
     "test_spill.py::test_groups_in_files": 2,
     "test_split_by_degree.py::test_any_degree_splits": 2,
-    "test_split_by_degree.py::test_halves_add_up": 3,
+    "test_split_by_degree.py::test_drawn_counts_agree_with_the_oracle": 3,
+    "test_split_by_degree.py::test_halves_add_up": 4,
+    "test_split_by_degree.py::test_light_halves_split_again": 3,
     "test_split_by_degree.py::test_on_a_device": 2,
+    "test_symmetric_counts.py::test_any_bound_gives_the_same_counts": 2,
 }
 
 
@@ -147,6 +163,7 @@ def _none_chosen(config: pytest.Config, path: Path) -> bool:
     marks |= {"host", "gpu"} if on_gpu.on_host(path) else set()
     text = path.read_text(encoding="utf-8")
     possible = [mark for mark in MARKS if mark in marks or f"mark.{mark}" in text]
+    possible += ["drawn"] if "@given" in text else []
     return not any(
         on_gpu.chosen(expression, given)
         for size in range(len(possible) + 1)
@@ -165,6 +182,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _is_slow(item.path):
             item.add_marker("slow")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("drawn")
     if not on_gpu.asked(config) and _seeded():
         _leave_out_alike(config, items)
 

@@ -24,12 +24,13 @@ BASE = {
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
-    "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
+    "claims", "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
-    "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
-    "asking", "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
+    "options", "user_settings", "present", "result", "report", "loading", "session", "workspace",
+    "relations", "asking", "prepared", "starting", "turns", "data_calls", "database", "patterns",
+    "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -42,6 +43,8 @@ MAY_IMPORT = {
     "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "claims": {"cancellation"},
+    "turns": {"cancellation", "claims", "errors", "progress"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
@@ -60,10 +63,12 @@ MAY_IMPORT = {
     "result": BASE | {"storage", "present"},
     "report": ENGINE | {"options"},
     "loading": ENGINE,
-    "workspace": STATE,
-    "relations": STATE | {"present", "result", "workspace"},
-    "asking": STATE | {"present", "result", "workspace", "relations"},
-    "prepared": STATE | {"present", "result", "workspace", "relations", "asking"},
+    "session": STATE,
+    "workspace": STATE | {"session"},
+    "relations": STATE | {"present", "result", "session"},
+    "asking": STATE | {"present", "result", "session", "relations"},
+    "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
@@ -92,22 +97,29 @@ UPWARDS = {
 ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
-        __init__ cells layout morsels shares buckets share_search bucket_store replicated in_place
-        partitioned
+        __init__ cells layout morsels shares buckets fragments share_search bucket_store collector
+        cluster_run replicated in_place partitioned
     """,
     "cluster/pool": "broadcast calls task_stage __init__",
     "cluster/recursion": """
         __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
         hash_partitions
     """,
-    "cluster/rows": "__init__ shuffle texts row_statistics row_keeper loading",
+    "cluster/rows": """
+        __init__ shuffle texts row_statistics row_keeper loading dask_frames parquet_files
+    """,
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
-        __init__ loop_language cache helpers types llvm_numbers llvm_values
-        llvm_statements machine native
+        __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers
+        llvm_values entry_point llvm_statements machine ir_modules object_files native
     """,
-    "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
-    "cpu_ops": "arrays best_values texts functions intersection byte_marks __init__",
+    "codegen/helpers": """
+        elements atomics __init__ values lists bits hash_tables lattice text_sets lines
+    """,
+    "cpu_ops": """
+        arrays loose_tries best_values linear_match texts functions intersection byte_marks
+        groups packed_runs exact_sums expressions __init__
+    """,
     "engine": """
         __init__ nvidia
         exact_counts derived row_codes metrics planned_rules plan_files rule_plans
@@ -134,10 +146,13 @@ ORDER = {
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
-    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
+    "engine/evaluator": """
+        __init__ last_use upcoming results news evaluator asked_parts demanded bound
+    """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj fresh gather sinks expansion reduction levelwise
+        __init__ ops frontier failures lftj partitioned fresh gather sinks expansion reduction
+        levelwise
     """,
     "gpu_ops": """
         __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
@@ -176,9 +191,10 @@ ORDER = {
         passing recursion_cost suffix dead_variables elimination rewriting algebra magic_sets
     """,
     "printer": """
-        __init__ filled_tables layouts arguments expressions nest_state nest bitsets
-        leaves lists distinct turns measure recode reuse level_loop levels tallies module
-        lattice worklist worklist_tile
+        __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves
+        distinct_groups lists distinct turns measure recoded_lists lookups recode reuse
+        cached_intersections level_loop levels tallies branches module lattice worklist
+        worklist_tile
     """,
     "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
     "shell": """
@@ -187,11 +203,15 @@ ORDER = {
     """,
     "shell/editor": "__init__ terminal known completion highlighting lexer toolkit prompt",
     "storage": """
-        __init__ imported_later places load_options table text_functions columns export
-        spill pipes symbols threads row_groups as_text cells delimited raw rows data_files
-        headers keys sorting frames on_device text_files duplicates readers trie degrees
-        facts_files kept row_store writers graph spilled_tries loop_tables remote trie_builder
-        statistics parts relation key_columns
+        __init__ imported_later places load_options table text_functions device_columns
+        column_arrays columns export spill pipes symbols threads row_groups as_text wrong_cells
+        cells plain_text delimited raw rows grouped_rows file_sets row_order key_space
+        data_files column_matching headers dictionary keys sorting row_ids frames row_ops
+        on_device text_files selection duplicates spilled_groups json_files line_blocks
+        parquet_groups readers trie trie_slices row_tests degrees laid_tries facts_files kept
+        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
+        loop_tables remote trie_builder value_counts quantiles device_statistics statistics
+        membership deferred_rows history coded parts ranked_tries relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.codegen import native
-from gdatalog.cpu_ops.functions import Scope, evaluate, test
+from gdatalog.cpu_ops.expressions import Scope, evaluate, test
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen import helpers as elements
 from gdatalog.codegen import native
+from gdatalog.codegen.helpers import atomics as elements
 from gdatalog.codegen.loop_language import LoopError, part
 
 Array = np.ndarray[Any, Any]

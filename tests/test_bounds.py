@@ -127,7 +127,7 @@ def test_to_wait_for_another_call_counts(db: gd.Database) -> None:
     there, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with db._lock:
+        with db.call():
             there.set()
             go_on.wait(60)
 
@@ -135,7 +135,7 @@ def test_to_wait_for_another_call_counts(db: gd.Database) -> None:
     other.start()
     there.wait(60)
     with pytest.raises(gd.TimeLimitError, match="another call was running all that time"):
-        db.query("?- E(x, y).", timeout=3)
+        db.run("q(x) <- E(x, _).", timeout=3)
     go_on.set()
     other.join()
     whole(db)

@@ -15,7 +15,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.joins import in_place
 from gdatalog.cluster.pool.calls import Call
-from gdatalog.cluster.rows import loading
+from gdatalog.cluster.rows import parquet_files
 from gdatalog.cluster.rows.shuffle import columns_of
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.on_device import KnownRows
@@ -31,7 +31,7 @@ TEXTS = [f"t{at}" for at in range(7)]
 @pytest.fixture
 def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database that has E in two files of several blocks each, some rows of them twice."""
-    monkeypatch.setattr(loading, "ROWS", 70)
+    monkeypatch.setattr(parquet_files, "ROWS", 70)
     rng = np.random.default_rng(3)
     for number in range(2):
         x, y, w = rng.integers(0, 12, (3, 200))
@@ -120,13 +120,13 @@ def test_only_the_columns_that_are_asked_for_are_read(
 def test_a_block_that_is_too_much_is_cut(
     db: gd.Database, near: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = in_place.BlockScheduler._run
+    call = in_place.BlockCells._run
 
-    def hard(self: in_place.BlockScheduler, block: in_place.PartRange) -> Call:
+    def hard(self: in_place.BlockCells, block: in_place.PartRange) -> Call:
         made = call(self, block)
         return made if block.rows < 5 else replace(made, function=pool_calls.hard)
 
-    monkeypatch.setattr(in_place.BlockScheduler, "_run", hard)
+    monkeypatch.setattr(in_place.BlockCells, "_run", hard)
     text = "r(y, count()) <- E(x, y, _, _), S(x, _)."
     assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
 

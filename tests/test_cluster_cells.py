@@ -14,7 +14,7 @@ import gdatalog
 from gdatalog.cluster.joins import cells, morsels, replicated
 from gdatalog.cluster.joins.cells import join_cells, settled
 from gdatalog.cluster.joins.morsels import CostLevel
-from gdatalog.cluster.joins.replicated import MorselScheduler
+from gdatalog.cluster.joins.replicated import MorselCells
 from gdatalog.cluster.pool.calls import Call
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
 
@@ -29,14 +29,14 @@ pytestmark = [
 def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The pieces that workers were given, call by call."""
     seen: list[Any] = []
-    made = MorselScheduler._made
+    made = MorselCells._made
 
-    def noting(self: MorselScheduler, pieces: Any, firm: bool = False, **to: Any) -> Call:
+    def noting(self: MorselCells, pieces: Any, firm: bool = False, **to: Any) -> Call:
         call = made(self, pieces, firm, **to)
         seen.append([(cell, firm) for cell in call.args[1]])
         return call
 
-    monkeypatch.setattr(MorselScheduler, "_made", noting)
+    monkeypatch.setattr(MorselCells, "_made", noting)
     db.query(text).fetchall()
     return seen
 

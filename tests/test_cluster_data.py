@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.rows import loading
+from gdatalog.cluster.rows import parquet_files
 from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -55,7 +55,7 @@ def edges(folder: str) -> set[tuple[int, int]]:
 
 
 def test_files_are_read_by_workers(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "ROWS", 200)
+    monkeypatch.setattr(parquet_files, "ROWS", 200)
     rows = edges("E")
     db["E"] = "E"
     far = stored(db, "E")
@@ -129,7 +129,7 @@ def test_declared_columns(db: gd.Database) -> None:
 
 
 def test_a_bad_value_is_named(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "ROWS", 2)
+    monkeypatch.setattr(parquet_files, "ROWS", 2)
     write("E/0.parquet", x=[1, 2, 3])
     write("E/1.parquet", 2, x=pa.array([1, 2, 3, None]))
     with pytest.raises(DataError) as caught:

@@ -17,7 +17,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins import bucket_store
-from gdatalog.cluster.joins.replicated import Collector
+from gdatalog.cluster.joins.collector import Collector
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection

@@ -15,7 +15,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.joins import bucket_store, partitioned
-from gdatalog.cluster.joins.partitioned import BucketScheduler
+from gdatalog.cluster.joins.partitioned import BucketCells
 from gdatalog.cluster.joins.share_search import Batch, ShareChoice, expected
 from gdatalog.cluster.joins.shares import Shares
 from gdatalog.errors import EvaluationError, MemoryLimitError
@@ -177,14 +177,14 @@ def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.Mon
     here = gd.connect(device="cpu")
     here["E"] = EDGES
     cut: list[Batch] = []
-    back = BucketScheduler._back
+    back = BucketCells._back
 
-    def noted(self: BucketScheduler, part: Batch, *found: Any) -> None:
+    def noted(self: BucketCells, part: Batch, *found: Any) -> None:
         if part.refined:
             cut.append(part)
         back(self, part, *found)
 
-    monkeypatch.setattr(BucketScheduler, "_back", noted)
+    monkeypatch.setattr(BucketCells, "_back", noted)
     given(monkeypatch, 3000)
     with connected(cluster(2)) as there:
         there["E"] = EDGES
@@ -196,15 +196,15 @@ def test_progress_grows_with_the_cells_that_are_done(
     cluster: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares: list[float] = []
-    ended = BucketScheduler._ended
+    ended = BucketCells.ended
 
-    def noted(self: BucketScheduler, *args: Any) -> Any:
-        work = self.limits.watch.innermost
+    def noted(self: BucketCells, *args: Any) -> Any:
+        work = self.calls.limits.watch.innermost
         assert work.total
         shares.append(work.done / work.total)
         return ended(self, *args)
 
-    monkeypatch.setattr(BucketScheduler, "_ended", noted)
+    monkeypatch.setattr(BucketCells, "ended", noted)
     with connected(cluster(2)) as there:
         there["E"] = EDGES
         assert triangles(there)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache, machine, native
+from gdatalog.codegen import cache, machine, native, object_files
 from gdatalog.codegen.loop_language import CompileError
 
 HERE = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ PART = "values.power.i64.i64"
 # Loads the function in a process of its own, and tells: the answer, how often LLVM was asked for
 # code, and why it is not kept in the folder that was asked for.
 LOAD = f"""
-from gdatalog.codegen import cache, machine, native
+from gdatalog.codegen import cache, ir_modules, machine, native, object_files
 made, object_of = [], machine.object_of
 def counted(ir, tier):
     made.append(tier)
@@ -68,7 +68,7 @@ def a_new_process(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
     patch.setattr(native, "_asked", set())
-    patch.setattr(machine, "_parts", {})
+    patch.setattr(object_files, "_parts", {})
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def file_of(name: str) -> Path:
-    return cache.folder() / f"{machine.file_name(name)}.code"
+    return cache.folder() / f"{object_files.file_name(name)}.code"
 
 
 # -------------------------------------------------------------------------------- what is kept
@@ -147,7 +147,7 @@ def test_a_name_tells_what_it_is_and_changes_with_the_text() -> None:
     assert native.named("sum range(n)", SOURCE) == NAME
     long = native.named("3 " + "E(x,y), " * 100, SOURCE)
     assert long.isidentifier() and len(long) < 100
-    assert len(machine.file_name("entry." + "i64[]." * 90)) < 150
+    assert len(object_files.file_name("entry." + "i64[]." * 90)) < 150
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_all_that_makes_code_is_part_of_a_files_name(
     names = []
 
     def note() -> None:
-        machine.surroundings.cache_clear()
-        names.append(machine.file_name("p"))
+        object_files.surroundings.cache_clear()
+        names.append(object_files.file_name("p"))
 
     helpers = tmp_path / "codegen" / "helpers"
-    shutil.copytree(machine.HELPERS.parent, tmp_path / "codegen")
+    shutil.copytree(object_files.HELPERS.parent, tmp_path / "codegen")
     with monkeypatch.context() as patch:
         note()
-        patch.setattr(machine, "HELPERS", helpers)
+        patch.setattr(object_files, "HELPERS", helpers)
         note()
         assert names[0] == names[1]
         for changed in (helpers / "lists.py", helpers.parent / "llvm.py"):
@@ -201,7 +201,7 @@ def test_all_that_makes_code_is_part_of_a_files_name(
         for other in (("arm", name, features), (triple, "other", features), (triple, name, "")):
             patch.setattr(machine, "processor", lambda found=other: found)
             note()
-    machine.surroundings.cache_clear()
+    object_files.surroundings.cache_clear()
     assert len(set(names)) == len(names) - 1
 
 
@@ -250,7 +250,7 @@ def test_what_is_damaged_is_made_anew(
     path = file_of(name)
     whole = path.read_bytes()
     path.write_bytes(damaged(bytearray(whole), harm))
-    assert cache.read(machine.file_name(name)) is None
+    assert cache.read(object_files.file_name(name)) is None
     made.clear()
     a_new_process(monkeypatch)
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
@@ -292,14 +292,14 @@ def test_code_that_is_whole_but_was_made_for_other_parts(
     folder: Path, made: list[str], monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
     native.load(NAME, SOURCE)
-    data = cache.read(machine.file_name(NAME))
+    data = cache.read(object_files.file_name(NAME))
     assert data is not None and json.loads(data.partition(b"\n")[0]) == TOLD
     code = data.partition(b"\n")[2]
-    cache.keep(machine.file_name(NAME), json.dumps(told).encode() + b"\n" + code)
+    cache.keep(object_files.file_name(NAME), json.dumps(told).encode() + b"\n" + code)
     a_new_process(monkeypatch)
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
     assert made.count("light") == 2
-    assert cache.read(machine.file_name(NAME)) == data
+    assert cache.read(object_files.file_name(NAME)) == data
 
 
 @pytest.mark.parametrize("name", [NAME, PART])
@@ -308,12 +308,12 @@ def test_what_is_whole_but_no_object_is_made_anew(
     folder: Path, made: list[str], monkeypatch: pytest.MonkeyPatch, name: str, code: bytes
 ) -> None:
     native.load(NAME, SOURCE)
-    data = cache.read(machine.file_name(name))
+    data = cache.read(object_files.file_name(name))
     assert data is not None
-    cache.keep(machine.file_name(name), data.partition(b"\n")[0] + b"\n" + code)
+    cache.keep(object_files.file_name(name), data.partition(b"\n")[0] + b"\n" + code)
     a_new_process(monkeypatch)
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
-    assert cache.read(machine.file_name(name)) == data
+    assert cache.read(object_files.file_name(name)) == data
 
 
 # ----------------------------------------------------------------- what cannot be compiled
@@ -358,6 +358,6 @@ def test_whatever_fails_while_compiling_is_a_compile_error(
     def fails(*args: Any) -> Any:
         raise ImportError("half an installation")
 
-    monkeypatch.setattr("gdatalog.codegen.machine.module_of", fails)
+    monkeypatch.setattr("gdatalog.codegen.ir_modules.module_of", fails)
     with pytest.raises(CompileError, match=f"{NAME}: ImportError: half an installation"):
         native.load(NAME, SOURCE)

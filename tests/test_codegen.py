@@ -17,17 +17,19 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import helpers as elements
-from gdatalog.codegen import machine, native
+from gdatalog.codegen import ir_modules, machine, native
+from gdatalog.codegen.function_trees import Function, helper, printed
 from gdatalog.codegen.helpers import (
+    atomics,
     bits,
     hash_tables,
     lattice,
     lines,
     lists,
+    text_sets,
     values,
 )
-from gdatalog.codegen.loop_language import Function, LoopError, helper, kind_of, printed
+from gdatalog.codegen.loop_language import LoopError, kind_of
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
 from tests.cases import PROGRAMS
@@ -37,15 +39,15 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = PROGRAMS // 10
-MODULES = (elements, bits, hash_tables, lattice, lines, lists, values)
+MODULES = (atomics, bits, hash_tables, lattice, lines, lists, text_sets, values)
 
 Tier = machine.Tier
 
 
 def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native:
     """A function and all that it calls, compiled and linked, without a cache."""
-    ir, parts = machine.module_of(function, given)
-    bundle, made, _ = machine.bundle_of(parts, lambda symbol: None)
+    ir, parts = ir_modules.module_of(function, given)
+    bundle, made, _ = ir_modules.bundle_of(parts, lambda symbol: None)
     its = dict(
         zip(made, machine.linked(machine.object_of(bundle, "full"), [*made], {}), strict=True)
     )
@@ -155,7 +157,7 @@ def framed(body: str) -> str:
 
 def ir_of(source: str) -> str:
     function, types = printed(source)
-    return machine.module_of(function, tuple(types.values()))[0]
+    return ir_modules.module_of(function, tuple(types.values()))[0]
 
 
 @pytest.mark.parametrize(("body", "told"), REFUSED)
@@ -282,9 +284,9 @@ OF_MODULES = {
     ),
     "hash_tables": {"keys": "i64[]", "taken": "i64[]"}
     | dict.fromkeys(("words", "filled"), "u64[]"),
-    "helpers": {"marks": "i64[]"},
+    "atomics": {"marks": "i64[]"},
     "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
-    "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
+    "text_sets": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
     "lines": {"data": "u8[]", "text": "u8[]", "out": "u8[]", "state": "i64[]"},
 }  # fmt: skip
@@ -320,7 +322,7 @@ HELPERS = [
 def test_every_helper_compiles_for_all_widths(module: ModuleType, name: str) -> None:
     function = helper(getattr(module, name))
     for given in typings(module, getattr(module, name)):
-        assert machine.object_of(machine.module_of(function, given)[0], "light")
+        assert machine.object_of(ir_modules.module_of(function, given)[0], "light")
 
 
 # ---------------------------------------------------------------------- other processors
@@ -338,8 +340,8 @@ SWAP = ({"cas"}, *PAIRS)
 SUM = ({"ldadd"}, *({"add", *pair} for pair in PAIRS))
 OR = ({"ldset"}, *({"orr", *pair} for pair in PAIRS))
 ATOMICS = [
-    (elements, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
-    (elements, "mark_first", ("i64[]", "i64"), OR),
+    (atomics, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
+    (atomics, "mark_first", ("i64[]", "i64"), OR),
     (hash_tables, "add_key", ("i64[]", "i64", "i64"), SWAP),
 ]
 
@@ -355,7 +357,7 @@ def test_atomics_on_arm(
     module: ModuleType, helped: str, given: tuple[str, ...], wanted: tuple[set[str], ...],
     name: str, tier: Tier,
 ) -> None:  # fmt: skip
-    ir, _ = machine.module_of(helper(getattr(module, helped)), given)
+    ir, _ = ir_modules.module_of(helper(getattr(module, helped)), given)
     text = machine.assembly_of(ir, tier, ARM[name])
     found = instructions(text)
     assert any(each <= found for each in wanted), text
@@ -407,7 +409,7 @@ def test_printed_nests_on_arm(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     (source,) = printed_by("p(x, count()) <- E(x, y), E(y, z), E(z, x).", monkeypatch)
     for tier in TIERS:
         text = machine.assembly_of(ir_of(source), tier, ARM[name])
-        assert re.search(r"\bbl\t_?(\")?helpers\.take", text), text
+        assert re.search(r"\bbl\t_?(\")?atomics\.take", text), text
 
 
 def test_atomics_here() -> None:
@@ -456,4 +458,4 @@ def test_every_printed_module_is_in_the_language() -> None:
     assert len(loops) > 300
     for text in loops:
         function, types = printed(text)
-        machine.module_of(function, tuple(types.values()))
+        ir_modules.module_of(function, tuple(types.values()))

@@ -14,6 +14,7 @@ from gdatalog.engine.compiler.compiler import Compiler
 from gdatalog.engine.compiler.constants import SharedText, TextForm, TextShape
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import format_node, parse
+from tests.cases import cases
 from tests.draw import PROFILES, Drawn, drawn
 from tests.test_engine_oracle import frame
 
@@ -201,7 +202,7 @@ def other_constants(text: str, random: Random) -> str:
 
 @pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=10)
+@settings(max_examples=cases(10, 4))
 @given(seed=st.integers(0, 2**64 - 1))
 def test_drawn_programs_say_the_same_with_shared_constants(profile: str, seed: int) -> None:
     program, random = drawn(seed, PROFILES[profile]), Random(seed)

@@ -13,7 +13,7 @@ from loading import joined
 
 import gdatalog as gd
 from gdatalog.records import replace
-from gdatalog.storage import delimited, readers, text_files
+from gdatalog.storage import delimited, line_blocks, readers
 from gdatalog.storage.delimited import Delimited
 from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions, TypedColumns
 from gdatalog.storage.readers import read_tables
@@ -121,8 +121,8 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     expected, _ = told_of("f.csv", options, declared)
     monkeypatch.setattr(readers, "WHOLE", 1 << 60)
     for size in (150, 400):
-        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_files, "MOST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", size)
         found, count = told_of("f.csv", options, declared)
         if not isinstance(expected, str):
             assert found == expected
@@ -154,8 +154,8 @@ def test_types_are_those_of_the_whole_file(
     Path("f.csv").write_text("x\n" + "\n".join(cells * 40) + "\n")
     for whole in (0, 1 << 60):
         monkeypatch.setattr(readers, "WHOLE", whole)
-        monkeypatch.setattr(text_files, "LEAST_BYTES", 50)
-        monkeypatch.setattr(text_files, "MOST_BYTES", 50)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", 50)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", 50)
         tables = list(read_tables("f.csv", LoadOptions(header=True, nulls=nulls)))
         assert joined(tables).types == types
 
@@ -179,8 +179,8 @@ def test_the_first_error_of_several_blocks_is_told(
     rows = [f"{cells.get(at, '1')},2".replace(",", separator) for at in range(100)]
     Path("f.facts" if facts else "f.csv").write_text("\n".join(rows) + "\n")
     monkeypatch.setattr(readers, "WHOLE", 1 << 60)
-    monkeypatch.setattr(text_files, "LEAST_BYTES", 40)
-    monkeypatch.setattr(text_files, "MOST_BYTES", 40)
+    monkeypatch.setattr(line_blocks, "LEAST_BYTES", 40)
+    monkeypatch.setattr(line_blocks, "MOST_BYTES", 40)
     with pytest.raises(gd.DataError) as caught, gd.connect(device="cpu") as db:
         if facts:
             db.query(

@@ -20,7 +20,7 @@ import nvrtc
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache
+from gdatalog.codegen import cache, kernel_cache
 from gdatalog.gpu_ops import cupy_driver
 from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, Resources, bare
 from gdatalog.gpu_ops.kernels import whole
@@ -402,7 +402,7 @@ def test_kernels_are_kept_beside_compiled_loops(
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
     with _importing(monkeypatch, tmp_path / "first"):
-        assert cache.import_cupy().told == str(tmp_path / "cache" / "kernels")
+        assert kernel_cache.import_cupy().told == str(tmp_path / "cache" / "kernels")
         assert "CUPY_CACHE_DIR" not in os.environ
         assert (tmp_path / "cache" / "kernels").stat().st_mode & 0o777 == 0o700
 
@@ -411,7 +411,7 @@ def test_a_folder_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CUPY_CACHE_DIR", "elsewhere")
     with _importing(monkeypatch, tmp_path / "first"):
-        assert cache.import_cupy().told == "elsewhere"
+        assert kernel_cache.import_cupy().told == "elsewhere"
     assert not (tmp_path / "cache").exists()
 
 
@@ -420,9 +420,9 @@ def test_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "file"))
     monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
     with _importing(monkeypatch, tmp_path / "first"):
-        told = cache.import_cupy().told
+        told = kernel_cache.import_cupy().told
     assert Path(told).name.startswith("gdatalog-kernels-") and Path(told).is_dir()
-    cache._held_folders.pop().cleanup()
+    kernel_cache._held_folders.pop().cleanup()
 
 
 def test_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -432,11 +432,11 @@ def test_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         path = tmp_path / "kernels" / f"{name}.cubin"
         path.write_bytes(b"0" * 10)
         os.utime(path, (1000 - age, 1000 - age))
-    assert cache.kernels_size() == cache.CacheSize(3, 30)
-    assert cache.free_kernels(25) == cache.CacheSize(1, 10)
+    assert kernel_cache.kernels_size() == cache.CacheSize(3, 30)
+    assert kernel_cache.free_kernels(25) == cache.CacheSize(1, 10)
     assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"b.cubin", "c.cubin"}
-    assert cache.free_kernels(0) == cache.CacheSize(2, 20)
-    assert cache.kernels_size() == cache.CacheSize(0, 0)
+    assert kernel_cache.free_kernels(0) == cache.CacheSize(2, 20)
+    assert kernel_cache.kernels_size() == cache.CacheSize(0, 0)
 
 
 # ------------------------------------------------------------------------------- the real CuPy

@@ -17,13 +17,14 @@ from loading import Decl, decl, read_facts, read_input, read_table
 
 import gdatalog as gd
 from gdatalog.codegen.helpers import lines
+from gdatalog.codegen.helpers import text_sets as texts_as_bytes
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import delimited, facts_files, symbols
+from gdatalog.storage import delimited, facts_files, plain_text, symbols
 from gdatalog.storage import table as text_sets
-from gdatalog.storage.delimited import cut_columns, cut_large
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
+from gdatalog.storage.plain_text import cut_columns, cut_large
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, TextColumn, TextSet, TextSetFunctions
 from gdatalog.storage.text_functions import text_functions_for
@@ -46,9 +47,10 @@ def kernels() -> TextSetFunctions:
 @pytest.fixture
 def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are cut by compiled code, in small pieces, into sets that have to grow."""
-    monkeypatch.setattr(delimited, "text_functions_for", lambda count: kernels)
-    monkeypatch.setattr(delimited, "PIECE", 37)
-    monkeypatch.setattr(delimited, "_ROWS", 3)
+    for module in (delimited, plain_text):
+        monkeypatch.setattr(module, "text_functions_for", lambda count: kernels)
+    monkeypatch.setattr(plain_text, "PIECE", 37)
+    monkeypatch.setattr(plain_text, "_ROWS", 3)
     monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 1)
 
 
@@ -103,7 +105,7 @@ def test_drawn_files(
         cut_by(counting(0), monkeypatch)
         assert outcome(path, declared, **options) == expected, path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(delimited, "text_functions_for", lambda count: None)
+            patch.setattr(plain_text, "text_functions_for", lambda count: None)
             cut_by(counting(1), patch)
             assert outcome(path, declared, **options) == expected, path.read_bytes()
     assert min(cut) > 100, cut
@@ -116,7 +118,9 @@ def test_kernels_do_what_python_does(
     rng = random.Random(3)
     monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 2)
     with np.errstate(over="ignore"):
-        sets = TextSet(kernels), TextSet(lines)  # type: ignore[arg-type]
+        python = {**vars(lines), **vars(texts_as_bytes)}
+        own = TextSetFunctions(*(python[name] for name in TextSetFunctions._fields))
+        sets = TextSet(kernels), TextSet(own)
         for _ in range(20):
             some = [*rng.choices(TEXTS, k=rng.randrange(4)), str(rng.randrange(100))]
             one, other = (each.add(some).tolist() for each in sets)

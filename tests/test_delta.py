@@ -14,7 +14,7 @@ from gdatalog.engine.fixpoint import delta, runs
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.settings import Dedup, Thresholds
-from gdatalog.storage.keys import KeySpace
+from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_rows

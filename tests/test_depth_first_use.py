@@ -343,7 +343,7 @@ AGAIN = """
 import os, re
 from pathlib import Path
 import gdatalog as gd
-from gdatalog.codegen import machine, native
+from gdatalog.codegen import ir_modules, machine, native, object_files
 made, object_of = [], machine.object_of
 def counted(ir, tier):
     made.append(tier)

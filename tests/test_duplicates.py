@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from gdatalog.storage import duplicates, trie_builder
 from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.on_device import KnownRows, rows_among
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, spans_of
+from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie_builder import trie_of_rows

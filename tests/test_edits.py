@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from gdatalog.engine.evaluator.results import Results
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
@@ -151,7 +152,7 @@ class Edits(RuleBasedStateMachine):
 
     def start_again(self) -> None:
         workspace = self.fresh.workspace
-        workspace.results = {}
+        workspace.results = Results()
         for name in self.changed:
             if name in self.data:
                 self.fresh[name] = array(name, self.data[name])

@@ -21,8 +21,8 @@ from gdatalog.parser import parse
 from gdatalog.planner.check import Schema
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result
-from gdatalog.storage.keys import ABSENT, Dictionary
-from gdatalog.storage.parts import Coded
+from gdatalog.storage.coded import Coded
+from gdatalog.storage.dictionary import ABSENT, Dictionary
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from tests.cases import share
@@ -327,8 +327,8 @@ QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
 def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
     monkeypatch.setattr("gdatalog.storage.parts.APART_FROM", 8)
-    monkeypatch.setattr("gdatalog.storage.parts.FEW", 0)
-    monkeypatch.setattr("gdatalog.storage.keys.UNORDERED_SHARE", 2000)  # that is 6 keys or so
+    monkeypatch.setattr("gdatalog.storage.history.MERGED_BELOW", 0)
+    monkeypatch.setattr("gdatalog.storage.dictionary.UNORDERED_SHARE", 2000)  # that is 6 keys or so
     random = np.random.default_rng(seed)
     keys = random.integers(-(2**62), 2**62, 16).tolist()
     held: dict[str, Pairs] = {}

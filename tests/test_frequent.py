@@ -185,7 +185,7 @@ def test_limits_progress_and_names() -> None:
     seen: list[Progress] = []
     with opened(rows, labels) as db:
         db["frequent0"] = [(1,)]
-        db.frequent(4, 1, on_progress=seen.append)
+        db.frequent(3, 1, on_progress=seen.append)
         with pytest.raises(gd.RowLimitError):
             db.frequent(3, 2, max_rows=10)
         many = len(db.frequent(3, 2))

@@ -9,7 +9,7 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.rows.shuffle import owner_of
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.join_plan import Gather, Slot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -44,8 +45,8 @@ def auto(opened: list[Gpu], **thresholds: float) -> gd.Database:
         return OpenDevice(gpu, "for a test", gpu.driver.use)
 
     db = gd.connect(device="cpu")
-    db.workspace.later = later = LaterGpu(opening, db._lock.enter)
-    db._lock._use = later.use
+    db.workspace.later = later = LaterGpu(opening, db._turns.enter)
+    db._turns._use = later.use
     db.workspace.tune(**thresholds)
     return db
 
@@ -124,6 +125,39 @@ def test_a_large_rule_runs_on_the_gpu(
     launches = gpu.walks._kernels.copy()
     assert len(db.query("t(x, y, z) <- E(x, y), E(y, z), E(x, z).", limit=3)) == 3
     assert gpu.walks._kernels == launches
+
+
+def test_a_query_beside_a_call_that_may_use_the_gpu_runs_on_the_cpu(
+    connect: Any, opened: list[Gpu]
+) -> None:
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    inside, go = Event(), Event()
+
+    def hold() -> None:
+        with db.call():
+            inside.set()
+            assert go.wait(60)
+
+    other = Thread(target=hold)
+    other.start()
+    assert inside.wait(60)
+    assert db.query(COUNT).fetchall() == [(triangles(),)]
+    assert "on the CPU: another call may use the GPU" in str(db.explain(COUNT))
+    assert opened == []
+    go.set()
+    other.join()
+    assert db.query(COUNT).fetchall() == [(triangles(),)]
+    assert len(opened) == 1 and "on cuda:0: about" in str(db.explain(COUNT))
+    # From now on all calls take turns.
+    inside.clear(), go.clear()
+    other = Thread(target=hold)
+    other.start()
+    assert inside.wait(60)
+    with pytest.raises(gd.TimeLimitError, match="another call was running"):
+        db.query(COUNT, timeout=0.05)
+    go.set()
+    other.join()
 
 
 def test_an_explanation_opens_the_gpu_if_the_plan_needs_it(connect: Any, opened: list[Gpu]) -> None:

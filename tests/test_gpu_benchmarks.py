@@ -428,6 +428,7 @@ def test_what_is_asked_of_two_gpus(
     assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2
 
 
+@pytest.mark.host
 @needs_compiler
 def test_counts_by_sums_beside_enumeration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -29,7 +29,7 @@ from gdatalog.storage import threads
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import pieces_of, sizes_of
+from gdatalog.storage.trie_slices import pieces_of, sizes_of
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, HostFault, needs_compiler

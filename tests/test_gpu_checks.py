@@ -17,13 +17,14 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cancellation import Watch
-from gdatalog.codegen import cache
+from gdatalog.codegen import kernel_cache
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.engine.devices import LATER, OPENED
 from gdatalog.gpu_ops import cupy_driver, probe
 from gdatalog.gpu_ops.probe import Card, Probe, checks, trouble
 from gdatalog.shell import cli
+from gdatalog.turns import Turns
 from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
@@ -316,20 +317,20 @@ def test_the_command_line_ends_with_three(machine: Any, capsys: Any) -> None:
 def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> None:
     db = gd.connect(device="cuda")
     machine.inside = False
-    with db._lock, db._lock:
+    with db.call(), db.call():
         assert machine.inside
     assert not machine.inside
 
-    with pytest.raises(gd.UsageError), db._lock:
+    with pytest.raises(gd.UsageError), db.call():
         db.query("?- 1 < 2.", limit=-1)
     assert not machine.inside
 
     def fails() -> Any:
         raise MemoryError
 
-    turn = devices.DeviceTurn(fails, Watch())
-    for _ in range(2):  # the lock is free again
-        with pytest.raises(MemoryError), turn:
+    turns = Turns(fails, Watch())
+    for _ in range(2):  # the turn is free again
+        with pytest.raises(MemoryError), turns.call(), turns.turn():
             pass
 
 
@@ -463,7 +464,7 @@ def _cupy(**given: Any) -> Any:
 @pytest.mark.usefixtures("visible")
 def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(cache, "import_cupy", _cupy)
+    monkeypatch.setattr(kernel_cache, "import_cupy", _cupy)
     seen = probe.look(1)
     assert seen.cards == (Card("card 5", 5 << 30, (9, 1)), Card("card 6", 6 << 30, (9, 1)))
     assert (seen.cuda, seen.built, seen.nvrtc) == ((12, 8), 12, (12, 9))
@@ -477,14 +478,14 @@ def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("it\nfails" + "!" * 400)
 
     monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(cache, "import_cupy", fails)
+    monkeypatch.setattr(kernel_cache, "import_cupy", fails)
     seen = probe.look()
     assert seen.broken is not None and seen.broken.startswith("RuntimeError: it fails!")
     assert len(seen.broken) == 300
     for part, field in (("nvrtc", "no_nvrtc"), ("arange", "trial")):
-        monkeypatch.setattr(cache, "import_cupy", lambda part=part: _cupy(**{part: fails}))
+        monkeypatch.setattr(kernel_cache, "import_cupy", lambda part=part: _cupy(**{part: fails}))
         assert str(getattr(probe.look(), field)).startswith("RuntimeError: it fails")
-    monkeypatch.setattr(cache, "import_cupy", lambda: _cupy(built=lambda: 13000))
+    monkeypatch.setattr(kernel_cache, "import_cupy", lambda: _cupy(built=lambda: 13000))
     found = trouble(probe.look())
     assert found is not None and "is for CUDA 13" in found.found
 

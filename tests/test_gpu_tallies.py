@@ -32,7 +32,7 @@ from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.test_gpu_cells import forced
 from tests.test_gpu_group import database, group
-from tests.test_local_counts import PEAKED, SHAPES, body_of, drawn_edges, prefer_peaks, skewed
+from tests.test_local_counts import PEAKED, SHAPES, body, drawn_edges, prefer_peaks, skewed
 
 pytestmark = [
     needs_compiler,
@@ -118,7 +118,7 @@ def test_shapes(shape: str, number: int) -> None:
     names = sorted(set(SHAPES[shape]) - {" "})
     rest = f", distinct({', '.join(names)})" if number % 2 else ""
     data = drawn_edges(number, symmetric=number % 3 > 0)
-    agrees(f"n(count()) <- {body_of(shape)}{rest}.", data, number)
+    agrees(f"n(count()) <- {body(SHAPES[shape])}{rest}.", data, number)
 
 
 CASES = {
@@ -446,7 +446,7 @@ def test_lists_are_kept_by_edges(
     found = []
     for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
-            db["E"] = skewed(40)
+            db["E"] = skewed(20)
             if at is not None:
                 onto(db, at)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")

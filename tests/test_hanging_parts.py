@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from random import Random
 
@@ -61,10 +62,32 @@ def test_what_hangs_at_a_variable(seed: int) -> None:
     assert hang > 20
 
 
-def edges(*pairs: str) -> Sequence[Item]:
+def edges(*pairs: Sequence[str]) -> Sequence[Item]:
     return [AtomItem("E", tuple(Slot(name, "int") for name in pair)) for pair in pairs]
 
 
 def test_edges_have_a_cycle_or_are_trees() -> None:
     assert not has_cycle(edges("ab", "bc", "de", "ba"))
     assert has_cycle(edges("ab", "bc", "ca", "de", "fg"))
+
+
+def calls_for(atoms: int) -> int:
+    """The calls, of functions in C too, that take a chain's smallest part."""
+    items = tuple(edges(*((f"x{at}", f"x{at + 1}") for at in range(atoms))))
+    count = 0
+
+    def note(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        found = hanging(items)
+    finally:
+        sys.setprofile(None)
+    assert found is not None and len(found[1]) == 2
+    return count
+
+
+def test_twice_the_atoms_take_twice_the_calls() -> None:
+    assert calls_for(80) < 2.5 * calls_for(40)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen import helpers as elements
+from gdatalog.codegen.helpers import atomics as elements
 from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine.fixpoint.row_sets import Hashed
-from gdatalog.storage.keys import KeySpace
+from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.table import Array
 
 add_keys = Entries(hash_tables).add_keys

@@ -14,7 +14,7 @@ from loading import E, S, decl, put, read, refused, rows
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import readers, text_files
+from gdatalog.storage import line_blocks, readers
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.load_options import Findings
 
@@ -107,8 +107,8 @@ def test_all_readers_find_the_same_headers(
 ) -> None:
     if blocks:
         monkeypatch.setattr(readers, "WHOLE", 1 << 62)
-        monkeypatch.setattr(text_files, "LEAST_BYTES", 14)
-        monkeypatch.setattr(text_files, "MOST_BYTES", 14)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", 14)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", 14)
     for text, declared, header, guessed in CASES + WRONG:
         lines = text.replace(",", "\t") if name == "e.tsv" else text
         data = lines.encode()

@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_the_database_whole() -> None:
             db.run("n(0). n((x + 1) % 1000000007) <- n(x), n(0). .output n(IO=stdout)")
         except KeyboardInterrupt:
             print("stopped", list(db.relations), db["p"].sorted().fetchall())
-            print(db._lock._lock.acquire(blocking=False))
+            print(db._turns._lock.acquire(blocking=False))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -158,7 +158,7 @@ def test_forking_while_another_thread_is_at_work() -> None:
         busy["E"] = idle["E"] = [(1, 2), (2, 3)]
         there, go_on = threading.Event(), threading.Event()
         def hold():
-            with busy._lock:
+            with busy.call():
                 there.set()
                 go_on.wait(60)
         thread = threading.Thread(target=hold)

@@ -12,8 +12,8 @@ from gdatalog.engine.fixpoint import maintained
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.row_codes import dictionaries, grown, in_codes, note_covers
 from gdatalog.engine.semi_joins import note_part_indexed, part_indexed
+from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.keys import Dictionary
 from gdatalog.storage.relation import Relation
 
 

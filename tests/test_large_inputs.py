@@ -17,7 +17,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.shell.cli import run
-from gdatalog.storage import data_files, facts_files, key_columns, text_files
+from gdatalog.storage import data_files, facts_files, key_columns, line_blocks
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table
@@ -309,8 +309,8 @@ def test_facts_in_blocks(seed: int, odd: bool, monkeypatch: pytest.MonkeyPatch) 
         forms = forms.replace("(", '(filename="f.facts", ')
     whole = facts_of(text, forms)
     for size in (1, 17, 64, 300):
-        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_files, "MOST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", size)
         assert facts_of(text, forms) == whole
 
 
@@ -320,10 +320,10 @@ def test_facts_in_blocks_are_read_once_more_for_the_delimiter_and_for_lines(
 ) -> None:
     kind = "float" if cell == "1.5" else "symbol"
     Path("f.csv").write_text(f"1,{cell}\n" * 500)
-    monkeypatch.setattr(text_files, "LEAST_BYTES", 64)
-    monkeypatch.setattr(text_files, "MOST_BYTES", 64)
+    monkeypatch.setattr(line_blocks, "LEAST_BYTES", 64)
+    monkeypatch.setattr(line_blocks, "MOST_BYTES", 64)
     seen: list[bytes] = []
-    find, lines_between = facts_files._FactsText._cut_by, text_files.lines_between
+    find, lines_between = facts_files._FactsText._cut_by, line_blocks.lines_between
 
     def noted(self: facts_files._FactsText, pieces: Iterable[bytes]) -> str:
         if self.delimiter is None:
@@ -338,7 +338,7 @@ def test_facts_in_blocks_are_read_once_more_for_the_delimiter_and_for_lines(
         return lines_between(file, start, end)
 
     monkeypatch.setattr(facts_files._FactsText, "_cut_by", noted)
-    monkeypatch.setattr(text_files, "lines_between", counting)
+    monkeypatch.setattr(line_blocks, "lines_between", counting)
     declared = TypedColumns(("x", "y"), ("int", kind))
     tables = list(facts_files.read_facts("f", ".", declared))
     assert len(tables) > 10 and sum(table.length for table in tables) == 500
@@ -354,8 +354,8 @@ def test_errors_of_facts_in_blocks(bad: str, where: int, monkeypatch: pytest.Mon
     lines[where] = bad
     told = []
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_files, "MOST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             facts_of("\n".join(lines))
         told.append(str(caught.value))
@@ -370,8 +370,8 @@ def test_bytes_that_are_no_text(where: int, monkeypatch: pytest.MonkeyPatch) -> 
     Path("f.facts").write_bytes(b"x\ty\tz\n" + b"\n".join(lines))
     program = ".decl f(a: int, b: symbol, c: int)\n.input f(headers=true)\n?- f(a, b, c)."
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_files, "MOST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(line_blocks, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             connected().query(program)
         assert str(caught.value).startswith(f"f.facts:{where + 2}:4: data error: the byte 0xfc")

@@ -492,3 +492,14 @@ def test_texts_are_rewritten_once() -> None:
         kept = db.workspace.compiler._made._found.values()
         found = [each.demanded for each, _ in kept if isinstance(each, PlannedProgram)]
         assert sum(map(len, found)) == 1
+
+
+def test_a_recursion_of_which_one_relation_is_asked_for() -> None:
+    text = """
+    a(x) <- E(x). none(x) <- none(x).
+    r(x, 1) <- a(x), !none(_). r(x, y) <- s(x, y). s(x, y) <- r(x, 3), E(y).
+    ask() <- !s(0, 1).
+    """
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(7,)]
+        assert db.query(text).fetchall() == [()]

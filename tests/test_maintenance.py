@@ -17,7 +17,7 @@ from gdatalog.engine.fixpoint import maintained
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.operators import incremental
 from gdatalog.engine.operators.again import Again
-from gdatalog.storage import parts
+from gdatalog.storage import history, parts
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
 
@@ -49,7 +49,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
     monkeypatch.setattr(parts, "APART_FROM", 0)
-    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(history, "MERGED_BELOW", 0)
     monkeypatch.setattr(maintained, "MANY", bits)
     tune(monkeypatch, narrowed_from=0, looked_up_share=0)
 
@@ -307,7 +307,7 @@ def test_symbols_floats_and_wide_rows(lying: None) -> None:
 def test_filtered_parts(monkeypatch: pytest.MonkeyPatch, ways: list[str]) -> None:
     """A part of a relation is filtered before it is indexed, as a whole relation is."""
     monkeypatch.setattr(parts, "APART_FROM", 0)
-    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(history, "MERGED_BELOW", 0)
     tune(monkeypatch, narrowed_from=0, narrowed_share=1.0)
     data = {"E": [(x, x % 7) for x in range(50)], "F": [(x,) for x in range(5)]}
     db = database("q(x, y) <- E(x, y), F(y), y >= 2.", **data)
@@ -358,7 +358,7 @@ def test_old_rows_are_let_go_of(lying: None) -> None:
 
 
 def test_what_came_between_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LITTLE", 100)
+    monkeypatch.setattr(history, "LITTLE", 100)
     relation = Relation.from_rows(("x",), ("int",), [np.arange(100)], 100)
     version = relation.version
     for at in range(64):
@@ -374,7 +374,7 @@ def test_what_came_between_is_put_together(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_parts_are_few_and_geometric(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "APART_FROM", 0)
-    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(history, "MERGED_BELOW", 0)
     relation = Relation.from_rows(("x",), ("int",), [np.arange(10_000)], 10_000)
     large = relation
     for at in range(500):
@@ -390,7 +390,7 @@ def test_parts_are_few_and_geometric(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bits", [4, 12, 40])
 def test_rows_in_parts_in_order(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     monkeypatch.setattr(parts, "APART_FROM", 0)
-    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(history, "MERGED_BELOW", 0)
     rng = np.random.default_rng(bits)
     drawn = {tuple(row) for row in rng.integers(-8, 8, (300, 3)).tolist()}
     wide = {tuple(row) for row in rng.integers(-(1 << bits), 1 << bits, (30, 3)).tolist()} - drawn

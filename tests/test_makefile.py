@@ -85,6 +85,7 @@ def test_says_what_it_can_make(folder: Path) -> None:
         "test",
         "check-rest",
         "check",
+        "drawn",
         "replay",
         "coverage",
         "docs",

@@ -72,12 +72,18 @@ def files() -> frozenset[str]:
     return frozenset(found | {path.name for path in ROOT.iterdir()})
 
 
+OPTION = re.compile(r"--[\w-]+|GDATALOG_\w+")
+
+
 @cache
-def texts() -> str:
-    """The sources in which options, and names of CUDA, must occur."""
-    paths = [*(ROOT / "gdatalog").rglob("*.py"), *(ROOT / "gdatalog").rglob("*.cu*")]
-    paths += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(paths))
+def options() -> frozenset[str]:
+    """The options and environment variables that sources name."""
+    paths = [*(ROOT / "gdatalog").rglob("*.cu*")]
+    for folder in ("gdatalog", "tests", "benchmarks"):
+        paths += (ROOT / folder).rglob("*.py")
+    return frozenset(
+        name for path in paths for name in OPTION.findall(path.read_text(encoding="utf-8"))
+    )
 
 
 def exists(span: str, shown: str) -> bool:
@@ -92,8 +98,8 @@ def exists(span: str, shown: str) -> bool:
         return (
             found[1].replace(".", "/") in files() or f"{found[1].replace('.', '/')}.py" in files()
         )
-    if re.fullmatch(r"--[\w-]+|GDATALOG_\w+", span):
-        return re.search(rf"{span}\b", texts()) is not None
+    if OPTION.fullmatch(span):
+        return span in options()
     if PATH.fullmatch(span):
         return span.rstrip("/") in files() or any((ROOT / "gdatalog").glob(f"**/{span}"))
     if NAME.fullmatch(span) is None:
@@ -105,13 +111,16 @@ def exists(span: str, shown: str) -> bool:
 def is_known(name: str, shown: str) -> bool:
     if name in defined() | words_of_the_language() | {*keyword.kwlist, *dir(builtins)}:
         return True
-    return re.search(rf"\b{re.escape(name)}\b", shown + cuda()) is not None
+    return name in cuda() or re.search(rf"\b{re.escape(name)}\b", shown) is not None
 
 
 @cache
-def cuda() -> str:
-    paths = sorted((ROOT / "gdatalog").rglob("*.cu*"))
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+def cuda() -> frozenset[str]:
+    """The words of the CUDA sources."""
+    paths = (ROOT / "gdatalog").rglob("*.cu*")
+    return frozenset(
+        word for path in paths for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))
+    )
 
 
 @cache

@@ -20,10 +20,10 @@ from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
 from gdatalog.executors.ops import Ops
 from gdatalog.storage import symbols as symbols_module
-from gdatalog.storage.duplicates import group_rows
+from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
-from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import RowOps
 from gdatalog.storage.rows import RowPacking, first_rows, in_sorted, sorted_set
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable

@@ -259,6 +259,17 @@ def test_answers_that_are_alike(rows: tuple[int, int], other: tuple[int, int], a
         assert same_answers(asked, lambda name, version: now, {}) == same  # type: ignore[arg-type,return-value]  # noqa: B023
 
 
+def test_a_search_notes_what_planning_has_asked_before() -> None:
+    """An order that is found again stands for all questions of its search."""
+    observed = Observed()
+    size = observing(lambda name, version: Rows(1000, 100), observed)("E", "full")  # type: ignore[arg-type,return-value]
+    before = size.rows, size.distinct(frozenset({0}))
+    with observed.apart() as inner:
+        assert (size.rows, size.distinct(frozenset({0}))) == before
+    assert {question[2] for question in inner.asked} == {"rows", "distinct"}
+    assert inner.asked.items() <= observed.asked.items()
+
+
 class Edges(Rows):
     """Statistics of edges; `codes`: between texts."""
 

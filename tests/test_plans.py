@@ -41,6 +41,7 @@ from gdatalog.plan.join_plan import (
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.report.plan_tree import stratum_label
 from gdatalog.report.tree import about
+from tests.cases import cases
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
@@ -109,7 +110,7 @@ def test_examples_have_right_plans(example: Any, planned: list[RulePlan]) -> Non
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_drawn_programs_have_right_plans(profile: str, planned: list[RulePlan]) -> None:
-    for seed in range(50):
+    for seed in range(cases(50)):
         program = drawn(seed, PROFILES[profile])
         try:
             plan_all(program.text, program.data)

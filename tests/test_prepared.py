@@ -14,7 +14,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine import draft
 from gdatalog.engine.compiler import compiler
-from gdatalog.engine.compiler.plans import Plans
+from gdatalog.engine.compiler.plans import Looking, Plans
 from gdatalog.engine.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
@@ -198,21 +198,24 @@ def test_a_plan_is_for_relations_that_it_does_not_keep_alive() -> None:
     rule = CheckedRule(fact.heads[0], None, {}, fact.span)
     made: list[RulePlan] = []
 
-    def make(relation: Any, params: Any) -> RulePlan:
-        relation("E")
-        made.append(RulePlan("p", (), ()))
-        return made[-1]
+    def plan(first: bool) -> RulePlan:
+        found = plans.found(rule, first, relations.__getitem__, {})
+        if found is None:
+            looking = Looking(relations.__getitem__)
+            looking("E")
+            made.append(found := RulePlan("p", (), ()))
+            plans.keep(rule, first, found, looking.at, [])
+        return found
 
     relations = {"E": Relation((), (), (), 1)}
     for first, count in ((True, 1), (True, 1), (False, 2), (True, 2), (False, 2)):
-        plan = plans.plan(rule, first, relations.__getitem__, make, {})
-        assert len(made) == count and plan is made[not first]
+        assert plan(first) is made[not first] and len(made) == count
     held = ref(relations["E"])
     relations["E"] = Relation((), (), (), 1)
     assert held() is None
-    assert plans.plan(rule, True, relations.__getitem__, make, {}) is made[0]
+    assert plan(True) is made[0]
     relations["E"] = Relation((), (), (), 0)
-    assert plans.plan(rule, True, relations.__getitem__, make, {}) is made[2]
+    assert plan(True) is made[2]
 
 
 def test_relations_that_are_made_again_with_the_same_rows(db: gd.Database, work: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.cpu_ops.functions import Scope, evaluate
+from gdatalog.cpu_ops.expressions import Scope, evaluate
 from gdatalog.plan.functions import TYPES
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable

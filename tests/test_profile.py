@@ -130,9 +130,10 @@ def test_a_fixpoint_without_rounds() -> None:
 
 def test_without_a_profile_rounds_are_forgotten() -> None:
     db = database(CHAIN)
-    assert len(db.query(LINEAR, strategy="levelwise")) == 820
-    assert db.workspace.context is not None
-    metrics = db.workspace.context.metrics
+    with db.call():
+        assert len(db.query(LINEAR, strategy="levelwise")) == 820
+        assert db.workspace.context is not None
+        metrics = db.workspace.context.metrics
     assert not any(stratum.rules for stratum in metrics.strata) and not metrics.runs
 
 

@@ -112,7 +112,7 @@ def test_of_several_files_their_bytes_are_told(tmp_path: Path, ending: str) -> N
     sizes = [path.stat().st_size for path in sorted(tmp_path.iterdir())]
     loading: list[Progress] = []
     watch = Watch()
-    with watch.call(), watch.reporting(loading.append), watch.work("loading", "E"):
+    with watch.call(loading.append), watch.work("loading", "E"):
         read_table(f"{tmp_path}/*.{ending}")
     assert loading and {(p.total, p.unit, p.new_rows) for p in loading} == {
         (sum(sizes), "bytes", None)
@@ -445,7 +445,7 @@ def test_who_listens_may_ask_while_something_runs_aside() -> None:
         now.append(watch.now)
         go_on.set()
 
-    with watch.call(), watch.reporting(listen), watch.work("joining", "p"):
+    with watch.call(listen), watch.work("joining", "p"):
         watch.aside(long)
     assert now[0] is not None and str(now[0]) == "sorting F"
 
@@ -470,6 +470,6 @@ def test_who_listens_may_ask_for_what_is_being_sorted(monkeypatch: pytest.Monkey
     many = np.random.default_rng(5).permutation(1 << 17)
     relation = Relation.of_blocks(("a", "b"), ("int", "int"), [(many, many)], len(many))
     watch = Watch()
-    with watch.call(), watch.reporting(ask), watch.work("sorting", "E"):
+    with watch.call(ask), watch.work("sorting", "E"):
         assert relation.keys[0][:3].tolist() == [0, 1, 2]
     assert asked and set(asked) == {1 << 17}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.storage.degrees import SAMPLE, Quantiles
+from gdatalog.storage.quantiles import SAMPLE, Quantiles
 from gdatalog.storage.relation import Relation
 from tests.cases import cases
 

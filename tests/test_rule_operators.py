@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gdatalog.calls import Limits, NotOnDevice
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU

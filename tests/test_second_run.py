@@ -13,7 +13,7 @@ import pytest
 
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
-from gdatalog.codegen import cache, machine, native
+from gdatalog.codegen import cache, native, object_files
 from gdatalog.engine import choose, draft, replanning
 from gdatalog.engine.compiler import compiler
 from gdatalog.engine.operators import incremental
@@ -32,15 +32,15 @@ PROGRAMS = sorted((ROOT / "queries").glob("*.dl"))
 # Runs the command, and tells at the very end, when no thread compiles any more, what LLVM compiled.
 RUN = """
 import atexit, json, sys
-from gdatalog.codegen import machine
+from gdatalog.codegen import ir_modules, machine, object_files
 from gdatalog.shell.cli import run
 out, *args = sys.argv[1:]
 made = []
-object_file = machine.object_file
+object_file = object_files.object_file
 def counted(name, ir, tier):
     made.append((name, tier))
     return object_file(name, ir, tier)
-machine.object_file = counted
+object_files.object_file = counted
 atexit.register(lambda: open(out, "w").write(json.dumps(made)))
 sys.exit(run(args))
 """
@@ -52,7 +52,7 @@ def another_process(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
     patch.setattr(native, "_asked", set())
-    patch.setattr(machine, "_parts", {})
+    patch.setattr(object_files, "_parts", {})
     patch.setattr(choose, "_looked", {})
 
 
@@ -79,13 +79,13 @@ def test_what_was_compiled_is_not_compiled_again(
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     made: list[tuple[str, str]] = []
-    object_file = machine.object_file
+    object_file = object_files.object_file
 
     def counted(name: str, ir: str, tier: Tier) -> bytes:
         made.append((name, tier))
         return object_file(name, ir, tier)
 
-    monkeypatch.setattr(machine, "object_file", counted)
+    monkeypatch.setattr(object_files, "object_file", counted)
     another_process(monkeypatch)
     first = answers(path, strategy)
     another_process(monkeypatch)

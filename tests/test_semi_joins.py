@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.storage import relation, row_store
-from gdatalog.storage.on_device import rows_among, rows_with
+from gdatalog.storage.selection import rows_among, rows_with
 from tests.cases import cases, share
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, relational_programs

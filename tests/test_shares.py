@@ -21,7 +21,7 @@ from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.plan.join_plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
-from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.row_tests import COMPARE
 from gdatalog.storage.table import Array
 from tests.cases import cases
 

@@ -33,7 +33,7 @@ from gdatalog.plan.effects import one_row_each
 from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import CellPlanner, serpentine
 from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import pieces_of, slice_of
+from gdatalog.storage.trie_slices import pieces_of, slice_of
 from tests.cases import PROGRAMS, cases
 from tests.plan_check import check_join_plan
 from tests.test_shares import QUERIES, databases

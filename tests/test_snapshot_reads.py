@@ -1,4 +1,5 @@
-"""Look-ups read a snapshot of the database: they wait for no other call, and see whole calls."""
+"""Calls that read have a snapshot of the database: they wait for no other call, and see whole
+calls."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def another_call(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         other.join()
 
 
-def test_look_ups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
         db["S"] = [("a", 1), ("b", 2)]
@@ -51,10 +52,8 @@ def test_look_ups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert db.query(f"?- E({x}, y), y < 99.").fetchall() == [(x + 1,)]
                 assert db.query("?- E(x, $y).", {"y": x + 1}, timeout=5).fetchall() == [(x,)]
             assert q(x=7, limit=0).fetchall() == [] and s(x="b").fetchall() == [(2,)]
-            with pytest.raises(gd.TimeLimitError):  # all else waits
-                db.query("?- E(x, y), x + y = 9.", timeout=0.1)
-            with pytest.raises(gd.TimeLimitError):
-                s(x="a new text", timeout=0.1)
+            assert db.query("?- E(x, y), x + y = 9.").fetchall() == [(4, 5)]
+            assert s(x="a new text").fetchall() == []
             with pytest.raises(gd.TypeMismatchError):
                 q(x="a")
             with pytest.raises(gd.UsageError):

@@ -24,12 +24,13 @@ from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.storage import spill as spilling
-from gdatalog.storage.duplicates import SpilledGroups
-from gdatalog.storage.keys import KeySpace, narrow
+from gdatalog.storage.key_space import KeySpace
+from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import merge_rows, merged_runs, sort_spilled
 from gdatalog.storage.spill import Blocks, Spill, is_spilled
+from gdatalog.storage.spilled_groups import SpilledGroups
 from gdatalog.storage.spilled_tries import trie_of
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -378,7 +379,7 @@ def test_loops_charge_the_blocks_that_they_hold(spilled: bool) -> None:
         return FULL if kept else DONE
 
     arrays = {"out": np.zeros(0, dtype=np.int32), "state": state, "control": control}
-    worker = FreshWorker(Bound(call, arrays), ["out"], [], state, control, ENDLESS)
+    worker = FreshWorker(Bound(call, arrays), ["out"], 4, [], state, control, ENDLESS)
     worker.account, worker.rows = account, Blocks(account)
     worker.begin()
     worker.run()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, cycle
 from random import Random
 from typing import Any
 
 import pytest
 
 import gdatalog as gd
-from gdatalog import patterns
 from gdatalog.cancellation import current_watch
 from gdatalog.parser import parse
 from gdatalog.plan.join_plan import RulePlan, Term
@@ -24,7 +23,7 @@ from tests.oracle import TooLong, evaluate
 from tests.oracle_values import canonical
 from tests.test_algebra import drawn_count, plans, run
 from tests.test_gpu_tallies import device_of
-from tests.test_local_counts import skewed, terms
+from tests.test_local_counts import VERTICES, counted, skewed, terms
 from tests.tuned import tune
 
 __all__ = ["plans", "terms"]  # fixtures
@@ -53,33 +52,19 @@ def halves(terms: list[Term]) -> tuple[bool, bool]:
     return any(" < " in part for part in labels), any(" >= " in part for part in labels)
 
 
-def counted(shape: str, rows: list[Any], algebra: str, **forced: Any) -> tuple[int, int]:
-    """The count of a pattern, and of its homomorphisms."""
-    edges = ", ".join(f"E({a}, {b})" for a, b in SHAPES[shape].split())
-    with gd.connect(device="cpu", threads=2) as db, interpreted():
-        db.load("E", rows)
-        if forced:
-            db.workspace.device = device_of(forced["number"])
-        db.workspace.force(algebra=algebra, strategy="lftj")
-        first = db.count(patterns.from_edges(SHAPES[shape], name="some"))
-        return first, db.query(f"?- c = count : {{ {edges} }}.").fetchall()[0][0]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_halves_add_up(shape: str, terms: list[Term]) -> None:
-    expected = counted(shape, skewed(14), "never")
-    for values in (int, lambda vertex: f"v{vertex}", lambda vertex: vertex << 40):
-        terms.clear()
-        assert counted(shape, skewed(14, values), "split") == expected
-        assert halves(terms) == (True, True)
+@pytest.mark.parametrize(("shape", "values"), [*zip(SHAPES, cycle(VERTICES))])
+def test_halves_add_up(shape: str, values: Any, terms: list[Term]) -> None:
+    expected = counted(SHAPES[shape], skewed(14), "never")
+    terms.clear()
+    assert counted(SHAPES[shape], skewed(14, values), "split") == expected
+    assert halves(terms) == (True, True)
 
 
 @pytest.mark.parametrize("divisor", [0.3, 0.7, 2.0, 100.0])
 def test_any_degree_splits(divisor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orbits, "HEAVY", (divisor,))
-    for shape in ("two wedges of an edge", "house"):
-        rows = core(30, 9)
-        assert counted(shape, rows, "split") == counted(shape, rows, "never")
+    edges, rows = SHAPES["house" if divisor > 1 else "two wedges of an edge"], core(30, 9)
+    assert counted(edges, rows, "split") == counted(edges, rows, "never")
 
 
 @pytest.mark.parametrize("shape", ["two wedges of an edge", "house", "square"])
@@ -88,9 +73,9 @@ def test_light_halves_split_again(
 ) -> None:
     tune(monkeypatch, algebra_split=0, algebra_split_again=1e-9)
     rows = core(30, 9)
-    expected = counted(shape, rows, "never")
+    expected = counted(SHAPES[shape], rows, "never")
     terms.clear()
-    assert counted(shape, rows, "split") == expected
+    assert counted(SHAPES[shape], rows, "split") == expected
     bounds = [sum(part[-1].isdigit() for part in term.label.split(", ")) for term in terms]
     assert max(bounds) >= 3
 
@@ -131,9 +116,9 @@ def test_on_a_device(
     if again:  # light halves are split again
         tune(monkeypatch, algebra_split=0, algebra_split_again=1e-9)
     rows = core(40, 10)
-    expected = counted(shape, rows, "never")
+    expected = counted(SHAPES[shape], rows, "never")
     terms.clear()
-    assert counted(shape, rows, "split", number=number) == expected
+    assert counted(SHAPES[shape], rows, "split", device_of(number)) == expected
     assert halves(terms) == (True, True)
 
 

@@ -193,7 +193,7 @@ def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -
     """Of two calls the second does not run, and the next one is not stopped by it either."""
 
     def twice() -> None:
-        with db._lock:
+        with db.call():
             os.kill(os.getpid(), signal.SIGINT)
         db["E"] = [(1, 2)]
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gdatalog.storage import writers
+from gdatalog.storage import temporary_files
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.writers import beside, write_folder, write_table
+from gdatalog.storage.parquet_folder import write_folder
+from gdatalog.storage.temporary_files import beside
+from gdatalog.storage.writers import write_table
 
 TABLE = table_from([(1, 2)])
 HOLDER = """
 import sys, time
-from gdatalog.storage.writers import beside
+from gdatalog.storage.temporary_files import beside
 from gdatalog.storage.writers import _new_file
 import os
 with beside(sys.argv[1], _new_file) as file, beside(sys.argv[1], os.mkdir) as folder:
@@ -29,7 +31,7 @@ with beside(sys.argv[1], _new_file) as file, beside(sys.argv[1], os.mkdir) as fo
 
 @pytest.fixture(autouse=True)
 def in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "_swept", set())
+    monkeypatch.setattr(temporary_files, "_swept", set())
 
 
 def left(folder: Path) -> list[str]:
@@ -46,7 +48,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         write_table(TABLE, tmp_path / "a.csv")
         assert len(left(tmp_path)) == 3  # they are held
         process.send_signal(signal.SIGKILL)
-    writers._swept.clear()
+    temporary_files._swept.clear()
     write_table(TABLE, tmp_path / "b.csv")
     assert left(tmp_path) == [".gdatalog-notes.tmp"]
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import gdatalog as gd
-from gdatalog.cpu_ops.texts import LinearPattern, linear
+from gdatalog.cpu_ops.linear_match import LinearPattern, linear
 from tests.test_fuzz_programs import FIRST, FUZZ
 
 HOSTILE = ["(a+)+$", "(a|a)*b", "(a|aa)+b", "(.*a){20}b", "(a*)*b", "([a-z]+)*1", "(x+x+)+y"]

@@ -90,7 +90,7 @@ def graph(edges: int, rises: bool, xp: Any) -> tuple[str, dict[str, Any]]:
 def bandwidth(db: gd.Database, size: int) -> float:
     """Bytes in a second from pinned memory to the device."""
     driver = db.workspace.device.driver  # type: ignore[attr-defined]
-    with db._lock:
+    with db.call():
         copier = driver.copier()
         here, there = copier.pinned(size), driver.xp.empty(size, dtype=np.uint8)
         copier.after_kernels()

@@ -14,14 +14,17 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.joins.in_place import BlockScheduler
-from gdatalog.cluster.joins.partitioned import bucket_scheduler, partitioned_spread
-from gdatalog.cluster.joins.replicated import ClusterRun, MorselScheduler, Schedule
+from gdatalog.cluster.joins.cluster_run import CellsOf, ClusterRun
+from gdatalog.cluster.joins.in_place import BlockCells
+from gdatalog.cluster.joins.partitioned import bucket_cells, partitioned_spread
+from gdatalog.cluster.joins.replicated import MorselCells
 from gdatalog.cluster.patience import TooSlow, time_limit
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
-from gdatalog.cluster.rows.loading import Loading, files_relation, frame_relation, is_frame
+from gdatalog.cluster.rows.dask_frames import frame_relation, is_frame
+from gdatalog.cluster.rows.loading import Loading
+from gdatalog.cluster.rows.parquet_files import files_relation
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
@@ -89,12 +92,12 @@ class DaskCluster:
         began = perf_counter()
         keeper = self.keeper(context.memory)
         spread = Spread(way, len(self.pool.workers), stays=plan.passes_over)
-        schedule: Schedule = MorselScheduler
+        cells: CellsOf = MorselCells
         if way == "in place":
-            schedule = BlockScheduler
+            cells = BlockCells
         elif way == "partitioned":
-            schedule = partial(bucket_scheduler, self.store)
-        run = ClusterRun(self.pool, keeper, plan, inputs, spread, schedule, stratum.relation)
+            cells = partial(bucket_cells, self.store)
+        run = ClusterRun(self.pool, keeper, plan, inputs, spread, cells, stratum.relation)
         derived = run.rows()
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)

@@ -3,10 +3,6 @@
 A file may be damaged, so it starts with a hash of its name and contents. If the folder cannot be
 used, queries use a temporary folder, or none. Names are content hashes and are never reused, so
 processes may write the files of a name in any order.
-
-CuPy caches the machine code of kernels in a folder beside. It reads the folder's name from the
-environment when it is imported. A folder that the user has set stays, and so does that of a program
-that has imported CuPy before.
 """
 
 from __future__ import annotations
@@ -16,14 +12,12 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from pathlib import Path
 from threading import RLock
 from time import time
-from types import ModuleType
 
 from gdatalog import distribution
 from gdatalog.own_files import home, open_own, own, write_whole
@@ -102,9 +96,6 @@ def _sum(name: str, code: bytes) -> bytes:
     return digest.digest()
 
 
-# ----------------------------------------------------------------------------------- folders
-
-
 def folder() -> Path:
     """The folder of this process's code, created on first use."""
     with _lock:
@@ -143,7 +134,7 @@ def _elsewhere(problem: OSError) -> Path:
 File = tuple[float, int, str]  # time of last use, size, path
 
 
-def _files(where: Path) -> Iterator[File]:
+def files_in(where: Path) -> Iterator[File]:
     for parent, _, names in os.walk(where):
         for name in names:
             path = os.path.join(parent, name)
@@ -154,10 +145,10 @@ def _files(where: Path) -> Iterator[File]:
 
 def _code_files() -> list[File]:
     """All files of code, of other versions and left-overs too."""
-    return [file for where in folder().parent.glob(_FOLDERS) for file in _files(where)]
+    return [file for where in folder().parent.glob(_FOLDERS) for file in files_in(where)]
 
 
-def _free(files: Iterable[File], most_bytes: float, most_files: float = inf) -> list[File]:
+def free(files: Iterable[File], most_bytes: float, most_files: float = inf) -> list[File]:
     """Deletes the least recently used files until no more are left than this; returns which."""
     found, gone = sorted(files), list[File]()
     count, total = len(found), sum(size for _, size, _ in found)
@@ -174,18 +165,18 @@ def _free(files: Iterable[File], most_bytes: float, most_files: float = inf) -> 
 def _let_go() -> None:
     """Makes room if the cache of code is too large."""
     found = _code_files()
-    if len(found) > MOST_FILES or _size_of(found).bytes > MOST_BYTES:
-        _free(found, MOST_BYTES * 0.8, MOST_FILES * 0.8)
+    if len(found) > MOST_FILES or size_of(found).bytes > MOST_BYTES:
+        free(found, MOST_BYTES * 0.8, MOST_FILES * 0.8)
 
 
-def _size_of(files: Sequence[File], suffix: str = "") -> CacheSize:
+def size_of(files: Sequence[File], suffix: str = "") -> CacheSize:
     modules = sum(path.endswith(suffix) for _, _, path in files)
     return CacheSize(modules, sum(size for _, size, _ in files))
 
 
 def size() -> CacheSize:
     """The present size of the cache."""
-    return _size_of(_code_files(), _SUFFIX)
+    return size_of(_code_files(), _SUFFIX)
 
 
 def clear() -> CacheSize:
@@ -193,59 +184,10 @@ def clear() -> CacheSize:
 
     Code in memory stays, for running queries.
     """
-    gone = _free(_code_files(), -1)
+    gone = free(_code_files(), -1)
     for where in folder().parent.glob(_FOLDERS):
         for parent, _, _ in os.walk(where, topdown=False):
             if Path(parent) != folder():
                 with contextlib.suppress(OSError):
                     os.rmdir(parent)
-    return _size_of(gone, _SUFFIX)
-
-
-# The kernels that CuPy caches.
-
-MOST_KERNEL_BYTES = 512 << 20
-
-_CUPY_FOLDER = "CUPY_CACHE_DIR"
-_held_folders: list[tempfile.TemporaryDirectory[str]] = []  # deleted when this process ends
-
-
-def import_cupy() -> ModuleType:
-    """Imports CuPy, with our folder as its cache."""
-    if "cupy" in sys.modules or _CUPY_FOLDER in os.environ:
-        import cupy
-
-        return cupy  # type: ignore[no-any-return]  # CuPy has no types
-    os.environ[_CUPY_FOLDER] = _made_folder()
-    try:
-        import cupy
-    finally:
-        del os.environ[_CUPY_FOLDER]  # child processes do not inherit it
-    return cupy  # type: ignore[no-any-return]  # CuPy has no types
-
-
-def kernel_folder() -> Path:
-    """Our folder. CuPy uses another one if the user has set it."""
-    return home() / "kernels"
-
-
-def _made_folder() -> str:
-    try:
-        found = own(kernel_folder())
-        free_kernels()
-        return str(found)
-    except OSError:  # queries run without a lasting cache
-        held = tempfile.TemporaryDirectory(prefix="gdatalog-kernels-")
-        _held_folders.append(held)
-        return held.name
-
-
-def kernels_size() -> CacheSize:
-    """How many files are cached, and their size."""
-    return _size_of(list(_files(kernel_folder())))
-
-
-def free_kernels(most: int = MOST_KERNEL_BYTES) -> CacheSize:
-    """Deletes the oldest files until no more than `most` bytes are left; returns how much it
-    deleted."""
-    return _size_of(_free(_files(kernel_folder()), most))
+    return size_of(gone, _SUFFIX)

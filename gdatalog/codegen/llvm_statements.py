@@ -12,7 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gdatalog.codegen.llvm_numbers import SLOT, Value, quoted, result_type
+from gdatalog.codegen.entry_point import quoted
+from gdatalog.codegen.llvm_numbers import SLOT, Value, result_type
 from gdatalog.codegen.llvm_values import LLVMValues
 from gdatalog.codegen.loop_language import ELEMENTS, LoopError
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array

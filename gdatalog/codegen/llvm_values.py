@@ -6,8 +6,9 @@ import ast
 import struct
 from collections.abc import Sequence
 
+from gdatalog.codegen.function_trees import called, helper, literal
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
-from gdatalog.codegen.loop_language import LoopError, called, helper, kind_of, literal
+from gdatalog.codegen.loop_language import LoopError, kind_of
 from gdatalog.codegen.types import (
     Type,
     TypedFunction,

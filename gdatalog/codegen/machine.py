@@ -1,33 +1,20 @@
-"""LLVM: translates functions to IR, compiles IR to object files, caches them, and loads them.
+"""LLVM: compiles IR to object code, and loads it.
 
-The only module that imports llvmlite. Helpers that other code calls are compiled once and linked by
-address.
+The only module that imports llvmlite.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import llvmlite.binding as llvm
 
-from gdatalog import distribution
-from gdatalog.codegen import cache as code_cache
-from gdatalog.codegen.llvm_numbers import entry, parameters, quoted, result_type
-from gdatalog.codegen.llvm_statements import Body
-from gdatalog.codegen.llvm_values import Early
-from gdatalog.codegen.loop_language import CompileError, Function, LoopError
-from gdatalog.codegen.types import TypedFunction, infer
-from gdatalog.records import dataclass, field
+from gdatalog.codegen.loop_language import CompileError
 
 Tier = Literal["light", "full"]
 
@@ -152,191 +139,3 @@ def linked(code: bytes, symbols: Sequence[str], helpers: Mapping[str, int]) -> l
 
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # releases the GIL
-
-
-# Modules of LLVM IR. Functions are translated in `llvm_statements.py`.
-#
-# A module contains the helpers that are inlined; other helpers are declared.
-
-
-# A function's IR, the helpers that it calls, and the LLVM functions that it calls.
-Translated = tuple[str, Sequence[TypedFunction], Set[str]]
-
-
-@dataclass(slots=True)
-class Module:
-    """The functions of one module of LLVM IR. `parts`: helpers that are compiled separately."""
-
-    texts: list[str] = field(default_factory=list)
-    parts: dict[str, TypedFunction] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
-    declared: set[str] = field(default_factory=set)
-
-    def add(self, translated: Translated) -> None:
-        """Adds a function, and before it the helpers that it inlines."""
-        text, helpers, declared = translated
-        for typed in helpers:
-            if typed.function.kind != "inlined":
-                self.parts[typed.symbol] = typed
-            elif typed.symbol not in self.done:
-                self.done.add(typed.symbol)
-                self.add(_inlined(typed.function, typed.given))
-        self.declared |= declared
-        self.texts.append(text)
-
-    def text(self) -> str:
-        calls = [
-            f"declare {result_type(typed.result)} @{quoted(symbol)}({parameters(typed.given)})"
-            for symbol, typed in self.parts.items()
-        ]
-        return "\n".join([*sorted(self.declared), *calls, "", *self.texts])
-
-
-def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, TypedFunction]]:
-    """The IR of a function that Python calls, and the helpers that it needs compiled.
-
-    Its symbol is `entry`. It takes the address of an array of 64-bit words: an address and a length
-    for each array, a value for each scalar.
-    """
-    typed, module = infer(function, tuple(given)), Module()
-    module.add(_translated(typed, "define private {} {} nounwind", function.kind is None))
-    module.texts.append(entry(typed))
-    return module.text(), module.parts
-
-
-def bundle_of(
-    helpers: Mapping[str, TypedFunction], there: Callable[[str], int | None]
-) -> tuple[str, dict[str, TypedFunction], dict[str, int]]:
-    """Compiles helpers and those that they call into one module. Returns its IR, its helpers, and
-    the addresses of other helpers that it calls, which `there` knows."""
-    module = Module()
-    made: dict[str, TypedFunction] = {}
-    addresses: dict[str, int] = {}
-    left = list(helpers.items())
-    for symbol, typed in left:
-        address = None if symbol in made else there(symbol)
-        if address is not None:
-            addresses[symbol] = address
-        elif symbol not in made:
-            made[symbol] = typed
-            module.add(_translated(typed, "define {} {} nounwind"))
-            left += module.parts.items()
-    module.parts = {name: typed for name, typed in module.parts.items() if name not in made}
-    return module.text(), made, {name: addresses[name] for name in module.parts}
-
-
-def _translated(typed: TypedFunction, head: str, noalias: bool = False) -> Translated:
-    slotted: frozenset[str] = frozenset()
-    while True:
-        body = Body(typed, slotted)
-        try:
-            return body.text(head, noalias), body.helpers, body.declared
-        except Early as name:
-            slotted |= {str(name)}
-
-
-@cache
-def _inlined(function: Function, given: tuple[str, ...]) -> Translated:
-    return _translated(infer(function, given), "define private {} {} alwaysinline")
-
-
-# Object files of functions and helpers: compiling, caching, loading.
-HELPERS = Path(__file__).with_name("helpers")
-
-_parts: dict[str, int] = {}  # addresses of helpers, by symbol
-
-
-@cache
-def surroundings() -> str:
-    """A hash of everything that code depends on beside its source."""
-    digest = hashlib.sha256()
-    for folder in (HELPERS, HELPERS.parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    versions = (distribution.VERSION, version(), *processor())
-    digest.update(repr(versions).encode())
-    return digest.hexdigest()[:20]
-
-
-def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None:
-    """The code of a function, its metadata, and the addresses of the helpers that it calls; None if
-    any of it is missing."""
-    data = code_cache.read(file_name(name))
-    if data is None:
-        return None
-    line, _, code = data.partition(b"\n")
-    addresses = {}
-    try:
-        metadata = json.loads(line)
-        for symbol in metadata["parts"]:
-            addresses[symbol] = _kept_part(symbol)
-    except (ValueError, TypeError, KeyError):
-        return None
-    found = {symbol: address for symbol, address in addresses.items() if address is not None}
-    return (code, metadata, found) if len(found) == len(addresses) else None
-
-
-def parts(helpers: Mapping[str, TypedFunction]) -> dict[str, int]:
-    """Loads helpers that other code calls; returns their addresses. Missing ones are compiled
-    together, and the file of each contains all of them."""
-    ir, made, addresses = bundle_of(helpers, _kept_part)
-    if made:
-        name = min(made) if len(made) == 1 else f"{min(made)}_and_{len(made) - 1}_more"
-        seldom = all(typed.function.kind == "seldom" for typed in made.values())
-        code = object_file(name, ir, "light" if seldom else "full")
-        told = json.dumps({"parts": list(addresses), "made": list(made)}).encode()
-        for symbol in made:
-            code_cache.keep(file_name(symbol), told + b"\n" + code)
-        _parts.update(zip(made, linked(code, [*made], addresses), strict=True))
-    return {symbol: _parts[symbol] for symbol in helpers}
-
-
-def _kept_part(symbol: str) -> int | None:
-    if symbol in _parts:
-        return _parts[symbol]
-    found = read(symbol)
-    if found is None:
-        return None
-    code, told, addresses = found
-    with suppress(LoopError, KeyError, TypeError):
-        made = [each for each in told["made"] if each not in _parts]
-        _parts.update(zip(made, linked(code, made, addresses), strict=True))
-    return _parts.get(symbol)
-
-
-def object_file(name: str, ir: str, tier: Tier) -> bytes:
-    """A module's object file. If LLVM rejects it, the error names a file with its IR."""
-    try:
-        dump(name, ir, tier)
-        return object_of(ir, tier)
-    except Exception as problem:
-        where = kept_ir(name, ir)
-        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
-
-
-def file_name(name: str) -> str:
-    """The name of a function's file."""
-    if len(name) > 120:
-        name = f"{name[:60]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
-    return f"{name.replace('[]', 'p')}.{surroundings()}"
-
-
-def kept_ir(name: str, ir: str) -> str:
-    """Writes the IR of a module that does not compile to a file; returns where."""
-    try:
-        handle, path = tempfile.mkstemp(prefix=f"gdatalog-{name[:40]}-", suffix=".ll")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(ir)
-    except OSError as problem:
-        return f"no file: {problem}"
-    return path
-
-
-def dump(name: str, ir: str, tier: Tier) -> None:
-    """Writes a module's IR and assembly to the folder GDATALOG_DUMP, if it is set."""
-    folder = os.environ.get("GDATALOG_DUMP")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        path = Path(folder, f"{name.replace('[]', 'p')[:120]}.ll")
-        path.write_text(ir, encoding="utf-8")
-        path.with_suffix(".s").write_text(assembly_of(ir, tier), encoding="utf-8")

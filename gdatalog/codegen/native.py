@@ -21,6 +21,7 @@ from math import inf
 from queue import PriorityQueue
 from threading import Event, Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -30,7 +31,8 @@ from gdatalog.codegen.loop_language import CompileError, LoopError, Scalar
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.loop_language import Array, Function
+    from gdatalog.codegen.function_trees import Function
+    from gdatalog.codegen.loop_language import Array
     from gdatalog.codegen.machine import Tier
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -97,11 +99,12 @@ class Bound:
     `function`: a `Native`, or any function that takes the arrays.
     """
 
-    __slots__ = ("_address", "_places", "_words", "arrays", "function")
+    __slots__ = ("_address", "_dropped", "_places", "_words", "arrays", "function")
 
     def __init__(self, function: Callable[..., int], arrays: Mapping[str, Array]) -> None:
         self.function = function
         self.arrays: dict[str, Array] = {}
+        self._dropped: dict[str, ref[Array]] = {}  # whose words are still there
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
@@ -112,14 +115,18 @@ class Bound:
         if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
-        function = self.function
+        dropped, function = self._dropped.pop(name, None), self.function
+        if dropped is not None and dropped() is value:
+            return
         if isinstance(function, Native):
             at, words = self._places[name], self._words
             words[at], words[at + 1] = function.words(value, function.given[at >> 1])
 
     def let_go(self, name: str) -> None:
         """Drops an argument, which must be set before the next call."""
-        self.arrays[name] = _DROPPED
+        if self.arrays[name] is not _DROPPED:
+            self._dropped[name] = ref(self.arrays[name])
+            self.arrays[name] = _DROPPED
 
     def __call__(self) -> int:
         if isinstance(self.function, Native):
@@ -205,7 +212,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
-    from gdatalog.codegen.loop_language import printed
+    from gdatalog.codegen.function_trees import printed
 
     found, types = printed(source)
     return found, tuple(types.values())
@@ -213,8 +220,8 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., object], *given: str) -> Native:
     """A helper for arguments of these types, as a function that Python can call."""
-    from gdatalog.codegen.loop_language import helper as parsed
-    from gdatalog.codegen.loop_language import home
+    from gdatalog.codegen.function_trees import helper as parsed
+    from gdatalog.codegen.function_trees import home
 
     name = ".".join(("entry", home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
@@ -254,23 +261,23 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
-    from gdatalog.codegen import machine
+    from gdatalog.codegen import ir_modules, object_files
     from gdatalog.codegen.types import infer
 
-    ir, parts = machine.module_of(found, given)
-    code = machine.object_file(name, ir, tier)
-    addresses = machine.parts(parts)
+    ir, parts = ir_modules.module_of(found, given)
+    code = object_files.object_file(name, ir, tier)
+    addresses = object_files.parts(parts)
     result = infer(found, tuple(given)).result
     metadata = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
-    code_cache.keep(machine.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
+    code_cache.keep(object_files.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
     return _linked(name, code, metadata, addresses)
 
 
 def _kept(name: str) -> Native | None:
     """A function from the cache; None if any part of it is missing."""
-    from gdatalog.codegen import machine
+    from gdatalog.codegen import object_files
 
-    found = machine.read(name)
+    found = object_files.read(name)
     if found is None:
         return None
     with suppress(LoopError, KeyError):  # an undamaged file may have other contents

@@ -10,16 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.codegen.loop_language import (
-    SCALARS,
-    Function,
-    LoopError,
-    called,
-    helper,
-    kind_of,
-    literal,
-    statements,
-)
+from gdatalog.codegen.function_trees import Function, called, helper, literal, statements
+from gdatalog.codegen.loop_language import SCALARS, LoopError, kind_of
 from gdatalog.records import dataclass, field
 
 # A scalar, an array like `i32[]`, a tuple (of a result), or `void` if nothing is returned.

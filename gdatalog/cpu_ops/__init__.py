@@ -3,30 +3,26 @@
 import numpy as xp
 
 from gdatalog.cpu_ops.arrays import (
-    add_at,
-    add_counts,
-    best_by,
-    counts_by,
-    exact_sums,
     expand,
-    holds,
     intersect,
-    means,
-    merged,
-    narrowed,
-    packing,
     pieces,
-    ranks_of,
     shortest,
     sort_across,
-    split_sums,
-    sums_by,
     survivors,
-    times,
     totals,
 )
 from gdatalog.cpu_ops.byte_marks import seen_rows
-from gdatalog.cpu_ops.functions import evaluate, test
+from gdatalog.cpu_ops.exact_sums import (
+    add_counts,
+    counts_by,
+    exact_sums,
+    means,
+    ranks_of,
+    split_sums,
+    times,
+)
+from gdatalog.cpu_ops.expressions import evaluate, test
+from gdatalog.cpu_ops.groups import add_at, best_by, sums_by
 from gdatalog.cpu_ops.intersection import (
     bound_in,
     count_met,
@@ -36,10 +32,11 @@ from gdatalog.cpu_ops.intersection import (
     level_of,
     ranges,
 )
-from gdatalog.storage.duplicates import group_rows
+from gdatalog.cpu_ops.packed_runs import holds, merged, narrowed, packing
+from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
-from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.row_ops import DeviceOps as _DeviceOps
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
 from gdatalog.storage.sorting import merge_rows, sort_rows
 
-on_device: DeviceOps | None = None
+on_device: _DeviceOps | None = None

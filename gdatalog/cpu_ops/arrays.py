@@ -1,4 +1,4 @@
-"""Array operations of the executors, on NumPy; counts and sums that overflow become Python's ints.
+"""Array operations of the executors, on NumPy.
 
 `executors/levelwise.py` calls only these functions, which each device implements.
 """
@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import EvaluationError
-from gdatalog.storage.keys import narrow
-from gdatalog.storage.rows import Columns, RowPacking, firsts, in_sorted
-from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.rows import in_sorted
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN
 
 
 def survivors(mask: Array) -> Array:
@@ -109,158 +105,4 @@ def sort_across(columns: Sequence[Array], xp: Any = np) -> list[Array]:
         for at in range(end):
             low, high = found[at], found[at + 1]
             found[at], found[at + 1] = xp.minimum(low, high), xp.maximum(low, high)
-    return found
-
-
-# ----------------------------------------------------------------------- results by group
-
-
-def add_at(totals: Array, rows: Array, amounts: Array | None) -> None:
-    """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
-    if len(rows) == 0:
-        return
-    starts = np.flatnonzero(firsts(rows))
-    if amounts is None:
-        sums = np.diff(np.append(starts, len(rows)))
-    else:
-        sums = np.add.reduceat(amounts, starts)
-    totals[rows[starts]] += sums
-
-
-def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
-    """The sum of each group's amounts (1 each if None)."""
-    if amounts is None:
-        return np.bincount(groups, minlength=count)
-    totals = np.zeros(count, dtype=amounts.dtype)
-    np.add.at(totals, groups, amounts)
-    return totals
-
-
-def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
-    """The first row with the least (or greatest) int of each group. No group is empty.
-
-    >>> best_by(np.array([0, 1, 0, 1]), 2, np.array([5, 7, 3, 7]), least=True).tolist()
-    [2, 1]
-    """
-    values = values.astype(np.int64, copy=False)
-    best = np.full(count, INT_MAX if least else INT_MIN, dtype=np.int64)
-    (np.minimum if least else np.maximum).at(best, groups, values)
-    rows = np.flatnonzero(values == best[groups])[::-1]
-    found = np.empty(count, dtype=np.int64)
-    found[groups[rows]] = rows  # the last assignment to a group stays
-    return found
-
-
-# Sorted runs of packed rows, which represent a growing set of rows.
-
-
-def packing(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
-    """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
-    return RowPacking.of(columns, spare)
-
-
-def holds(found: RowPacking, columns: Sequence[Array]) -> bool:
-    """Whether these columns' values fit a packing."""
-    return found.holds(columns)
-
-
-def merged(runs: Sequence[Array]) -> Array:
-    """Sorted arrays as one."""
-    if len(runs) == 1:
-        return runs[0]
-    both = np.concatenate(runs)
-    both.sort(kind="stable")  # merges sorted runs
-    return both
-
-
-def narrowed(columns: Sequence[Array]) -> Columns:
-    """The same integers in 32 bits where a column's fit, else in 64."""
-    return tuple(map(narrow, columns))
-
-
-# Counts and sums that may leave 64 bits become Python's ints.
-#
-# Sums of ints have two halves that cannot overflow; values near the limit are in an array of
-# objects.
-
-
-def times(counts: Array, weight: Array) -> Array:
-    """Multiplies counts; an error if a product does not fit into 64 bits."""
-    if float(counts.max(initial=1)) * float(weight.max(initial=1)) >= 2.0**63:
-        return _fitting(counts.astype(object) * weight.astype(object))
-    product: Array = counts * weight
-    return product
-
-
-def add_counts(totals: Array, rows: Array, amounts: Array | None) -> Array:
-    """The totals, with the amounts (1 each if None) added to those of `rows`, which ascend.
-
-    An error if one does not fit into 64 bits. May change `totals` in place.
-    """
-    if amounts is None or (
-        float(totals.max(initial=0)) + float(amounts.sum(dtype=float)) < 2.0**62
-    ):
-        add_at(totals, rows, amounts)
-        return totals
-    exact = totals.astype(object)
-    add_at(exact, rows, amounts.astype(object))
-    return _fitting(exact)
-
-
-def _fitting(counts: Array) -> Array:
-    """Counts from Python's ints; an error if one does not fit into 64 bits."""
-    if len(counts) and counts.max() >= 1 << 63:
-        raise EvaluationError("a count does not fit into 64 bits")
-    return counts.astype(np.int64)
-
-
-def exact_sums(groups: Array, count: int, amounts: Array | None) -> Array:
-    """Sums of ints by group, with Python's ints if 64 bits may not suffice."""
-    if amounts is not None and float(np.abs(amounts.astype(float)).sum()) >= 2.0**62:
-        amounts = amounts.astype(object)
-    return sums_by(groups, count, amounts)
-
-
-def counts_by(groups: Array, count: int, weight: Array | None) -> Array:
-    """The number of rows of each group; an error if it does not fit into 64 bits."""
-    counts = exact_sums(groups, count, weight)
-    return _fitting(counts) if counts.dtype == object else counts
-
-
-def halves(values: Array, weight: Array | None) -> tuple[Array, Array]:
-    """value * weight as high * 2^32 + low, with both halves far from an overflow."""
-    high, low = values >> 32, values & 0xFFFF_FFFF
-    if weight is None:
-        return high, low
-    # (h * 2^32 + l) * w = (h * w + (l * w >> 32)) * 2^32 + (l * w & mask), w below 2^31
-    if len(weight) and int(weight.max()) >= 1 << 31:
-        # Rare (products of large counts), so let Python's ints do it.
-        exact = values.astype(object) * weight.astype(object)
-        return exact >> 32, (exact & 0xFFFF_FFFF).astype(np.int64)
-    product = low * weight
-    return high * weight + (product >> 32), product & 0xFFFF_FFFF
-
-
-def split_sums(
-    groups: Array, count: int, values: Array, weight: Array | None
-) -> tuple[Array, Array]:
-    """The sum of value * weight of each group, as high * 2^32 + low, which cannot overflow."""
-    if weight is None and len(values):
-        most = max(-int(values.min()), int(values.max()))
-        if most * len(values) < 1 << 63:
-            whole = sums_by(groups, count, values.astype(np.int64, copy=False))
-            return whole >> 32, whole & 0xFFFF_FFFF
-    high, low = halves(values.astype(np.int64, copy=False), weight)
-    return exact_sums(groups, count, high), sums_by(groups, count, low)
-
-
-def means(high: Array, low: Array, counts: Array) -> Array:
-    """(high * 2^32 + low) / count, rounded once."""
-    rows = zip(high.tolist(), low.tolist(), counts.tolist(), strict=True)
-    return np.array([((h << 32) + lo) / n for h, lo, n in rows], dtype=np.float64)
-
-
-def ranks_of(symbols: SymbolTable, codes: Array) -> Array:
-    """The rank of each symbol among all texts, in the order of code points."""
-    found: Array = symbols.ranks()[codes]
     return found

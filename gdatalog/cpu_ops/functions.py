@@ -1,4 +1,4 @@
-"""The functions of the language on columns, and expressions over rows of keys.
+"""The functions of the language on columns of values, of NumPy's arrays or of a device's.
 
 A column of values is int64 for int and timestamp, float64 for float, bool for bool, and codes of
 the symbol table for symbol. Columns are as long as the current rows, or have length 1 if all rows
@@ -9,20 +9,17 @@ Functions of texts are in `texts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
-from gdatalog.errors import Caution, EvaluationError, Span
-from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot
-from gdatalog.records import dataclass, field
-from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
+from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
+from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
@@ -67,8 +64,6 @@ def extreme_symbol(
         best = xp.where(lower if name == "min" else ~lower, other, best)
     return best
 
-
-# The functions of the language on columns of values, of NumPy's arrays or of a device's.
 
 Function = Callable[..., Outcome]
 
@@ -256,126 +251,3 @@ class Functions:
 
 
 _FUNCTIONS = Functions(np, lambda mask: mask if mask.any() else None)
-
-
-# Expressions over rows: keys to values, functions, values to keys.
-
-ColumnOf = Callable[[str], Array]
-
-
-@dataclass(slots=True)
-class Scope:
-    """What expressions need besides their row: symbols, parameters, and a place for warnings.
-
-    `bounded`: functions of texts are limited in time and in the length of their results.
-    """
-
-    symbols: SymbolTable
-    params: Mapping[str, Value] = field(default_factory=dict)
-    cautions: dict[str, Caution] = field(default_factory=dict)
-    bounded: bool = False
-
-    def warn(self, message: str, span: Span) -> None:
-        self.cautions.setdefault(message, Caution(message, span))
-
-
-def to_values(keys: Array, kind: TypeName) -> Array:
-    """Decodes keys to the values that functions work on."""
-    if kind == "float":
-        return key_to_float(keys)
-    if kind == "bool":
-        return keys.astype(np.bool_)
-    if kind == "symbol":
-        return keys
-    return keys.astype(np.int64, copy=False)
-
-
-def to_keys(values: Array, kind: TypeName) -> Array:
-    if kind == "float":
-        return float_to_key(values)
-    return values.astype(np.int32) if kind == "bool" else values
-
-
-def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Array, Array | None]:
-    """The key of an expression for each row, and a mask of the rows where it failed (None:
-    nowhere)."""
-    if isinstance(expr, Slot):
-        return column(expr.name), None
-    values, failed = _values(expr, column, scope)
-    keys = to_keys(values, expr.type)
-    if len(keys) != size:
-        keys = np.broadcast_to(keys, (size,))
-    if failed is not None and len(failed) != size:
-        failed = np.broadcast_to(failed, (size,))
-    return keys, failed
-
-
-def constant(expr: Expr, scope: Scope) -> tuple[int, bool]:
-    """The key of an expression without variables, and whether computing it fails."""
-    keys, failed = evaluate(expr, no_column, 1, scope)
-    return int(keys[0]), failed is not None and bool(failed[0])
-
-
-def no_column(name: str) -> Array:
-    raise AssertionError(name)
-
-
-def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
-    """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
-    before."""
-    values, _ = _values(expr, column, scope)
-    return np.broadcast_to(values, (size,)) if len(values) != size else values
-
-
-def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
-    """A comparison of columns and constants by their keys: all but symbols' are in the order of
-    values. None for other expressions."""
-    if expr.function not in EQUALITY and (
-        expr.function not in ORDER or expr.args[0].type == "symbol"
-    ):
-        return None
-    keys: list[Any] = []
-    for arg in expr.args:
-        if isinstance(arg, Slot):
-            keys.append(column(arg.name))
-        elif isinstance(arg, (Constant, Parameter)):
-            value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
-            keys.append(encode_value(value, arg.type, scope.symbols))
-        else:
-            return None
-    if all(isinstance(key, int) for key in keys):
-        return None
-    compared: Array = (EQUALITY.get(expr.function) or ORDER[expr.function])(*keys)
-    return compared
-
-
-def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
-    if isinstance(expr, Slot):
-        return to_values(column(expr.name), expr.type), None
-    if isinstance(expr, (Constant, Parameter)):
-        value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
-        key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
-        return to_values(key, expr.type), None
-    compared = _compared_keys(expr, column, scope)
-    if compared is not None:
-        return compared, None
-    args, failed = [], None
-    for arg in expr.args:
-        values, bad = _values(arg, column, scope)
-        args.append(values)
-        failed = either(failed, bad)
-    kind = expr.args[0].type
-    if expr.function in EQUALITY or expr.function in ORDER:
-        return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
-    warn = partial(scope.warn, span=expr.span)
-    try:
-        values, bad = call(expr.function, args, kind, scope.symbols, warn, scope.bounded)
-    except EvaluationError as error:
-        error.span = error.span or expr.span
-        raise
-    return values, either(failed, bad)
-
-
-def either(one: Array | None, other: Array | None) -> Array | None:
-    """The rows in one mask or the other."""
-    return one if other is None else other if one is None else one | other

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gdatalog.calls import Limits
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
@@ -21,8 +21,8 @@ from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Settings, Strategy, Thresholds
 from gdatalog.storage.load_options import Declared
-from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.join_plan import Compact, Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.placement import Shared
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.settings import Settings, Thresholds
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -70,7 +69,8 @@ class Form:
     keeps: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
-        from gdatalog.printer.distinct import GroupedRows, NewRows
+        from gdatalog.printer.distinct import NewRows
+        from gdatalog.printer.distinct_groups import GroupedRows
         from gdatalog.printer.leaves import GroupLeaf, RowLeaf
         from gdatalog.printer.tallies import LocalCountLeaf
 

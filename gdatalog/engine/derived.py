@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.failures import describe_failure
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass
-from gdatalog.storage.on_device import KnownRows, RowOps, brought, is_on_host
+from gdatalog.storage.on_device import KnownRows, brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart, RemoteRows
+from gdatalog.storage.row_ops import RowOps
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.storage.spill import held_bytes

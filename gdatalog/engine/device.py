@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
+from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
+from gdatalog.executors.partitioned import ListRoom, run_partitioned
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared

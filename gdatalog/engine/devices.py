@@ -6,17 +6,13 @@ GPU, never.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
-from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.records import dataclass
@@ -52,10 +48,12 @@ class LaterGpu:
     def __init__(
         self,
         opening: Callable[[], OpenDevice],
-        entered: Callable[[AbstractContextManager[None]], None] = lambda use: None,
+        entered: Callable[[Callable[[], AbstractContextManager[None]]], bool] = lambda use: (
+            use() is not None
+        ),
     ) -> None:
-        """`opening` opens the GPU, or returns the CPU and the reason. `entered` gets the context in
-        which the present call goes on once the GPU is opened."""
+        """`opening` opens the GPU, or returns the CPU and the reason. `entered` gets `use`, in
+        whose context the present call goes on; it returns False while another call uses the GPU."""
         self.device: Device | None = None
         self.why = LATER
         self.entered = entered
@@ -63,7 +61,18 @@ class LaterGpu:
         self._use: Callable[[], AbstractContextManager[None]] | None = None
 
     def open(self) -> Device | None:
-        """Opens the GPU at the first call; None if it cannot be used."""
+        """The GPU, opened at the first call; None if it cannot be used, or another call uses it."""
+        if self._use is not None and self.device is None:
+            return None
+        return self.device if self.entered(self._opened) else None
+
+    @property
+    def why_not(self) -> str:
+        """Why `open` returned None."""
+        tried = self._use is not None and self.device is None
+        return self.why if tried else "another call may use the GPU"
+
+    def _opened(self) -> AbstractContextManager[None]:
         if self._use is None:
             opened = self._opening()
             if opened.device.name == "cpu":
@@ -71,9 +80,8 @@ class LaterGpu:
                 log_device("cpu", self.why)
             else:
                 self.device, self.why, self._use = opened.device, OPENED, opened.use
-                self.entered(opened.use())
                 log_device(f"cpu and {opened.device.name}", self.why)
-        return self.device
+        return self._use()
 
     def for_data(self, data: Any, least: int) -> Device | None:
         """The GPU for data, if at least so many bytes of it lie on one."""
@@ -223,87 +231,3 @@ def _opened(numbers: Sequence[int], why: str, memory: int | None) -> OpenDevice:
         from gdatalog.gpu_ops.group import DeviceGroup
 
         return OpenDevice(DeviceGroup((first, *others), memory), why, first.use)
-
-
-_turns: WeakSet[DeviceTurn] = WeakSet()
-
-
-def _forked() -> None:
-    for turn in _turns:
-        turn._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-class DeviceTurn:
-    """A lock that lets one call at a time use a database. Within it, the thread works on the
-    database's device, and the watch observes it."""
-
-    def __init__(self, use: Callable[[], AbstractContextManager[None]], watch: Watch) -> None:
-        self._lock = RLock()
-        self._use = use
-        self._watch = watch
-        self._used: list[ExitStack] = []
-        self._lost = False  # whether a thread that does not exist in this child process held it
-        _turns.add(self)
-
-    def _forked(self) -> None:
-        """In a forked child: the thread that held the lock does not exist here."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
-        else:
-            self._lock, self._lost = RLock(), True
-
-    def _check(self) -> None:
-        if self._lost:
-            raise UsageError(
-                "another thread was using this database when the process forked",
-                hint="open a database of its own in the child, or start processes by "
-                'multiprocessing.get_context("spawn")',
-            )
-
-    def enter(self, use: AbstractContextManager[None]) -> None:
-        """Enters a context until the present call ends."""
-        if self._used:
-            self._used[0].enter_context(use)
-
-    def hurried(self) -> DeviceTurn:
-        """Acquires the lock; stops the call of another thread that holds it."""
-        while not self._lock.acquire(timeout=PATIENCE):
-            self._watch.stop.set()
-        self._lock.release()
-        return self
-
-    @contextmanager
-    def within(self, seconds: float | None) -> Iterator[None]:
-        """Acquires the lock for at most this many seconds, which include waiting. None: no limit,
-        or that of the enclosing call."""
-        if seconds is None:
-            with self:
-                yield
-            return
-        self._check()
-        watch = self._watch
-        until = watch.clock() + seconds
-        while not self._lock.acquire(timeout=PATIENCE):
-            if watch.clock() >= until:
-                raise out_of_time(seconds, "another call was running all that time")
-        try:
-            with self, watch.limited(until, seconds):
-                yield
-        finally:
-            self._lock.release()
-
-    def __enter__(self) -> None:
-        self._check()
-        self._lock.acquire()
-        with ExitStack() as call:
-            call.callback(self._lock.release)
-            call.enter_context(self._watch.call())
-            call.enter_context(self._use())
-            self._used.append(call.pop_all())
-
-    def __exit__(self, *problem: Any) -> None:
-        self._used.pop().__exit__(*problem)

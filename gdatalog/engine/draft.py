@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from functools import cache, cached_property, partial
+from functools import cache, partial
 
 from gdatalog.account import spending
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned
+from gdatalog.engine.compiler.plans import Looking, planned
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import count_of
 from gdatalog.engine.device import CPU
@@ -24,8 +25,9 @@ from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.rule import plan_over
+from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
+from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
 
 # The assumed size of relations that are not evaluated yet.
@@ -117,49 +119,61 @@ class StratumDraft:
                 algebra = algebra_of(context.settings, on_cpu, context.limits)
             least_rows = least_scanned(context.settings) if on_cpu else None
 
-        def make(
-            relation: Callable[[str], Relation], looked: list[Looked], least: int | None = None
-        ) -> RulePlan:
-            @cache  # planning asks thousands of times
-            def sizes(name: str, version: Version) -> RelationStatistics:
-                arity = inputs.schemas[name].arity
-                if version == "delta":
-                    return Assumed(DELTA, DELTA, arity)
-                if self.grows(name):
-                    return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-                found = relation(name)
-                context.device.hold(found)
-                return found.statistics
-
-            values, orders = context.scope.params, inputs.plans.orders
-            trace = context.passes
-            notes = None if trace is None else PassNotes((rule_text(rule),), [])
-            given = PlanInputs(sizes, orders, context.thresholds, values, looked, notes)
-            plan = plan_rule(
-                rule, inputs.param_types, given, recursive, first=first, scans=least,
-                algebra=algebra, stored=not context.scope.bounded,
-            )  # fmt: skip
-            if trace is not None and notes is not None:
-                trace.plans.append((plan, notes.records))
-            return plan
-
-        def planned(least: int | None) -> RulePlan:
-            making, values = partial(make, least=least), context.scope.params
+        def planned_with(least: int | None) -> RulePlan:
+            plans, values = inputs.plans, context.scope.params
             device = "" if algebra is None else context.device.name  # only sums differ
-            return inputs.plans.plan(rule, first, inputs.relation, making, values, least, device)
+            plan = plans.found(rule, first, inputs.relation, values, least, device)
+            if plan is None:
+                looking, looked = Looking(inputs.relation), list[Looked]()
+                options: RuleOptions = {"first": first, "scans": least, "algebra": algebra}
+                making = partial(self._make, rule, looking, looked, recursive, options)
+                plan = planned([rule], making)
+                plans.keep(rule, first, plan, looking.at, looked, least, device)
+            return plan
 
         # Statistics of rows on the host do not count as device memory.
         here = nullcontext() if on_cpu else on_the_host(context.limits)
         work = context.limits.watch.work("planning", called(self.stratum, rule))
         with here, work, spending("planning"):
-            plan = None if least_rows is None else planned(least_rows)
+            plan = None if least_rows is None else planned_with(least_rows)
             scans = context.thresholds.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
                 names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
                 rows = max((inputs.relation(name).at_most for name in names), default=0)
-                plan = cancellable(rows, partial(planned, None), None)
+                plan = cancellable(rows, partial(planned_with, None), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
+        return plan
+
+    def _make(
+        self,
+        rule: CheckedRule,
+        relation: Callable[[str], Relation],
+        looked: list[Looked],
+        recursive: Collection[str],
+        options: RuleOptions,
+    ) -> RulePlan:
+        """Plans a rule. `relation` looks up relations; `looked`: selectivities that decided."""
+        inputs, context = self.inputs, self.context
+
+        @cache  # planning asks thousands of times
+        def sizes(name: str, version: Version) -> RelationStatistics:
+            arity = inputs.schemas[name].arity
+            if version == "delta":
+                return Assumed(DELTA, DELTA, arity)
+            if self.grows(name):
+                return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+            found = relation(name)
+            context.device.hold(found)
+            return found.statistics
+
+        values, orders, trace = context.scope.params, inputs.plans.orders, context.passes
+        notes = None if trace is None else PassNotes((rule_text(rule),), [])
+        given = PlanInputs(sizes, orders, context.thresholds, values, looked, notes)
+        stored = not context.scope.bounded
+        plan = plan_rule(rule, inputs.param_types, given, recursive, stored, **options)
+        if trace is not None and notes is not None:
+            trace.plans.append((plan, notes.records))
         return plan
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:

@@ -27,8 +27,8 @@ from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Thresholds
-from gdatalog.storage.keys import ABSENT, Dictionary
-from gdatalog.storage.parts import Coded
+from gdatalog.storage.coded import Coded
+from gdatalog.storage.dictionary import ABSENT, Dictionary
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName

@@ -101,6 +101,7 @@ class Execution:
     def kept_in(self, catalog: Catalog) -> None:
         """Called when the database keeps the text's rules: they are in this catalog now."""
         self.catalog, self.own, self.evaluator.facts = catalog, None, catalog.texts.facts
+        self.evaluator.number = catalog.number
 
     @property
     def cautions(self) -> list[Caution]:
@@ -321,7 +322,8 @@ def _evaluator(
         inputs.let_go if ends else None,
         partial(catalog.texts.facts, own=compiled.outline),
     )
-    return Evaluator(context, planned, inputs, facts, results, keep, asked, let_go)
+    given = context, planned, inputs, facts, results, keep, asked, let_go
+    return Evaluator(*given, number=catalog.number)
 
 
 def _read_by_rules(

@@ -28,7 +28,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import sizes_of
+from gdatalog.storage.trie_slices import sizes_of
 
 FINE = 6  # leading bits of the room in the cache key of schedules
 MOST_KNOWN = 16  # cached schedules of one trie

@@ -24,9 +24,9 @@ from gdatalog.plan.join_plan import JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass, field
+from gdatalog.storage.laid_tries import TrieArrays, layout_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.transfers import Paged, PagedTrie

@@ -36,7 +36,7 @@ from gdatalog.threads import Abandoned
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.engine.context import ExecutionContext
 
 

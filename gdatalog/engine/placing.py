@@ -33,7 +33,7 @@ def placed(
     context, later = inputs.context, inputs.context.later
     assert later is not None
     lying = {} if later.device is None else _lying(stratum, inputs)
-    if lying:
+    if lying and later.open() is not None:
         why = f"{format_bytes(max(lying.values()))} of what it reads lie there"
     else:
         here = there(inputs, "cpu")
@@ -42,7 +42,7 @@ def placed(
         if expected < context.thresholds.gpu_from or inputs.limit is not None:
             return Placed(on_cpu.root, "cpu", _why_small(on_cpu, expected, context))
         if later.open() is None:
-            return Placed(on_cpu.root, "cpu", later.why)
+            return Placed(on_cpu.root, "cpu", later.why_not)
         why = looked_at(expected)
     gpu = later.device
     assert gpu is not None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -47,16 +47,43 @@ MOST_WRITTEN = 4096  # plans that a process stores
 Lines = dict[bytes, list[bytes]]
 
 
-def plan_from_files(
-    rule: CheckedRule, settings: object, inputs: PlanInputs, make: Callable[[PlanInputs], RulePlan]
-) -> RulePlan:
-    """The stored plan of a rule; otherwise the one that `make` gives, which is stored. `settings`:
-    what else planning reads."""
-    places = Places([rule.span, *[part.span for part in rule.parts]])
-    thresholds = "" if inputs.thresholds == Thresholds() else inputs.thresholds
-    types = sorted(rule.types.items())
-    what = repr((rule.head, rule.body, types, [*places.known], settings, thresholds))
-    return files.plan(what, places, inputs, make)
+class PlanLookup:
+    """A rule whose plan is looked up in the files, and stored there if it is not found."""
+
+    def __init__(self, rule: CheckedRule, settings: object, inputs: PlanInputs) -> None:
+        """`settings`: what else planning reads."""
+        self._inputs = inputs
+        self._places = places = Places([rule.span, *[part.span for part in rule.parts]])
+        thresholds = "" if inputs.thresholds == Thresholds() else inputs.thresholds
+        types = sorted(rule.types.items())
+        what = repr((rule.head, rule.body, types, [*places.known], settings, thresholds))
+        self._path, self._key = _path(_named(places)), _digest(what)
+        self._questions, self._looked = Observed(), list[Looked]()
+        self.observed = inputs  # to plan the rule, so that what planning asks is noted
+
+    def found(self) -> RulePlan | None:
+        """The stored plan."""
+        if self._path is None:
+            return None
+        for line in reversed(files.found(self._path, self._key)):
+            plan = _read(line, self._places, self._inputs)
+            if plan is not None:
+                return plan
+        given, questions = self._inputs, self._questions
+        sizes, values = observing(given.sizes, questions), ObservedValues(given.values, questions)
+        self.observed = replace(
+            given, sizes=sizes, values=values, looked=self._looked, observed=questions
+        )
+        return None
+
+    def store(self, plan: RulePlan) -> None:
+        """Stores the plan that was made instead, unless planning has looked at what is not
+        noted."""
+        self._inputs.looked.extend(self._looked)
+        if self._path is not None and self._questions.whole:
+            with suppress(UnknownFormat):
+                line = _line(plan, self._looked, self._questions, self._places)
+                files.add(self._path, self._key, line)
 
 
 def _named(places: Places) -> str:
@@ -67,6 +94,17 @@ def _named(places: Places) -> str:
     return source.name
 
 
+def _path(name: str) -> Path | None:
+    """The file of this name; None if plans are not stored."""
+    try:
+        folder = code_cache.folder()
+    except OSError:
+        return None
+    if code_cache.trouble() is not None:  # it is a temporary one
+        return None
+    return folder / f"{_digest(_planner() + name).decode()}.plans"
+
+
 class PlanFiles:
     """The files of this process's folder."""
 
@@ -75,48 +113,7 @@ class PlanFiles:
         self._lines: dict[Path, Lines] = {}
         self._lock = RLock()
 
-    def plan(
-        self,
-        what: str,
-        places: Places,
-        inputs: PlanInputs,
-        make: Callable[[PlanInputs], RulePlan],
-    ) -> RulePlan:
-        """The stored plan of `what`; otherwise what `make` gives, which is stored."""
-        path = self._path(_named(places))
-        if path is None:
-            return make(inputs)
-        key = _digest(what)
-        for line in reversed(self._found(path, key)):
-            plan = _read(line, places, inputs)
-            if plan is not None:
-                return plan
-        observed, looked = Observed(), list[Looked]()
-        plan = make(
-            replace(
-                inputs,
-                sizes=observing(inputs.sizes, observed),
-                values=ObservedValues(inputs.values, observed),
-                looked=looked,
-                observed=observed,
-            )
-        )
-        inputs.looked.extend(looked)
-        if observed.whole:
-            with suppress(UnknownFormat):
-                self._add(path, key, _line(plan, looked, observed, places))
-        return plan
-
-    def _path(self, name: str) -> Path | None:
-        try:
-            folder = code_cache.folder()
-        except OSError:
-            return None
-        if code_cache.trouble() is not None:  # it is a temporary one
-            return None
-        return folder / f"{_digest(_planner() + name).decode()}.plans"
-
-    def _found(self, path: Path, key: bytes) -> list[bytes]:
+    def found(self, path: Path, key: bytes) -> list[bytes]:
         """The lines of a key, of which few are tried."""
         with self._lock:
             lines = self._lines.pop(path, None)
@@ -127,7 +124,7 @@ class PlanFiles:
             self._lines[path] = lines
             return lines.get(key, [])[-MOST_TRIED:]
 
-    def _add(self, path: Path, key: bytes, line: bytes) -> None:
+    def add(self, path: Path, key: bytes, line: bytes) -> None:
         with self._lock:
             self._lines.setdefault(path, {}).setdefault(key, []).append(line)
             if self._written >= MOST_WRITTEN:

@@ -66,5 +66,7 @@ def is_recursive(stratum: Stratum, rule: CheckedRule) -> bool:
 def called(stratum: Stratum, rule: CheckedRule) -> str:
     """A rule's relation and number, for progress reports."""
     name, rules = as_called(rule.head.name), stratum.rules
-    number = next((at for at, own in enumerate(rules, 1) if own is rule), 0)
-    return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
+    for number, own in enumerate(rules, 1):
+        if own is rule and len(rules) > 1:
+            return f"{name} (rule {number} of {len(rules)})"
+    return name

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.keys import Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
@@ -46,13 +46,13 @@ def in_codes(plain: Relation, own: Dictionaries) -> Relation:
         return plain
     codes = (_CODES.of(plain.store) or {}).get(own)
     if codes is None:
+        known, types = plain.store.known, plain.types  # before another thread sorts the rows
         keys = _encoded(plain, own)
-        known, types = plain.store.known, plain.types
         if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
-            codes = Relation(plain.columns, types, keys, plain.length)
+            codes = Relation(plain.columns, types, keys, len(keys[0]))
         else:
             distinct = known >= KnownRows.DISTINCT
-            codes = Relation.of_blocks(plain.columns, types, [keys], plain.at_most, distinct)
+            codes = Relation.of_blocks(plain.columns, types, [keys], len(keys[0]), distinct)
         note_codes(plain, own, codes)
     return codes
 

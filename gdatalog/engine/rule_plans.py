@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Unpack
 
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan.join_plan import RulePlan, Version
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.rewrite.algebra import Algebra
+from gdatalog.planner.rule import RuleOptions
 from gdatalog.values import TypeName
 
 LONG_TEXT = 600  # characters: the rules of shorter texts are planned sooner than looked up
@@ -22,28 +23,22 @@ def plan_rule(
     param_types: Mapping[str, TypeName],
     inputs: PlanInputs,
     recursive: Collection[str] = (),
-    *,
-    first: bool = True,
-    old: Version = "old",
-    scans: int | None = None,
-    algebra: Algebra | None = None,
     stored: bool = True,
+    **options: Unpack[RuleOptions],
 ) -> RulePlan:
     """The planner's `plan_rule`, or what it gave in an earlier process. `stored`: plans may be
     stored."""
-
-    def plan(inputs: PlanInputs) -> RulePlan:
-        return planner.plan_rule(
-            rule, param_types, inputs, recursive,
-            first=first, old=old, scans=scans, algebra=algebra,
-        )  # fmt: skip
-
     if inputs.notes is not None or not stored or not looked_up(rule):
-        return plan(inputs)
-    from gdatalog.engine.plan_files import plan_from_files
+        return planner.plan_rule(rule, param_types, inputs, recursive, **options)
+    from gdatalog.engine.plan_files import PlanLookup
 
-    settings = sorted(param_types.items()), tuple(recursive), first, old, scans, algebra
-    return plan_from_files(rule, settings, inputs, plan)
+    settings = sorted(param_types.items()), tuple(recursive), sorted(options.items())
+    lookup = PlanLookup(rule, settings, inputs)
+    plan = lookup.found()
+    if plan is None:
+        plan = planner.plan_rule(rule, param_types, lookup.observed, recursive, **options)
+        lookup.store(plan)
+    return plan
 
 
 def looked_up(rule: CheckedRule) -> bool:

@@ -14,17 +14,17 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext, TrieOf
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
-from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.keys import encode_value
-from gdatalog.storage.on_device import rows_among, rows_with
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import in_sorted, sorted_set
+from gdatalog.storage.row_tests import COMPARE
+from gdatalog.storage.rows import Columns, in_sorted, sorted_set
+from gdatalog.storage.selection import rows_among, rows_with
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -51,6 +51,7 @@ class _Atom:
     relation: Relation
     terms: Sequence[Term]  # of each level of its trie
     bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys they are compared with
+    keys: Columns = ()  # the relation's rows: another thread may sort them meanwhile
     rows: Array | None = None  # None: all
     used: set[tuple[str, int]] = field(default_factory=set)  # variables, and their number of values
 
@@ -58,12 +59,12 @@ class _Atom:
         return self.relation.at_most if self.rows is None else len(self.rows)
 
     def column(self, level: int) -> Array:
-        column = self.relation.column(self.ref.columns[level])
+        column = self.keys[self.ref.columns[level]]
         return column if self.rows is None else column[self.rows]
 
     def sample(self, level: int) -> Array:
         """Some of the remaining values of a level."""
-        column, step = self.relation.column(self.ref.columns[level]), max(1, len(self) // SAMPLE)
+        column, step = self.keys[self.ref.columns[level]], max(1, len(self) // SAMPLE)
         return column[::step] if self.rows is None else column[self.rows[::step]]
 
     def keep(self, kept: Array) -> None:
@@ -97,12 +98,14 @@ def semi_joined(
     waiting = [atom for atom in atoms if times[atom.ref] == 1 and atom.ref in waited_for]
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
+    for atom in atoms:
+        atom.keys = atom.relation.rows
     _reduce(atoms, thresholds.narrowed_share)
     found: dict[p.TrieRef, Trie] = {}
     for atom in waiting:
         whole = atom.relation
         if atom.rows is not None and len(atom.rows) <= thresholds.narrowed_share * whole.at_most:
-            part, began = whole.part(atom.rows), perf_counter()
+            part, began = whole.part_of(atom.keys, atom.rows), perf_counter()
             found[atom.ref] = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
             note_part_indexed(whole, atom.ref.columns)
             tell(atom.ref, found[atom.ref], perf_counter() - began)

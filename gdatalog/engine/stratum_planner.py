@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,8 +17,10 @@ from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_run import placed
 from gdatalog.plan.conditions import CONDITIONS, Unsuited
-from gdatalog.planner.check import Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.new_values import makers_of_values
+from gdatalog.records import dataclass
+from gdatalog.storage.spill import Spill
 
 
 def plan_stratum(
@@ -72,13 +74,26 @@ def _rules(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str
     return plan_recursion(stratum, inputs, counted, on_host=excluded == "device")
 
 
-def run(plan: StratumPlan, inputs: StratumInputs, ready: list[Any] | None = None) -> Relations:
+@dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """What runs of a plan share. `makers`: the rules that make new values."""
+
+    root: Any
+    makers: Sequence[CheckedRule]
+
+
+def run(
+    plan: StratumPlan, inputs: StratumInputs, ready: list[PreparedPlan] | None = None
+) -> Relations:
     """Runs a plan with the inputs that it was made for; returns its relations, or their sizes if it
     only counts. `ready`: of a plan that is kept, what was prepared and is not in use."""
-    prepared = ready.pop() if ready else plan.root.prepare(inputs.context)
     try:
-        with _temporary_files(plan.stratum, inputs):
-            found = plan.root.run(prepared, inputs)
+        prepared = (ready or []).pop()
+    except IndexError:  # none is left, or another thread took the last one
+        prepared = _prepared(plan, inputs)
+    try:
+        with _temporary_files(prepared.makers, inputs.context.limits.spill):
+            found = plan.root.run(prepared.root, inputs)
     finally:
         for condition in inputs.unfit:
             stratum = plan.stratum
@@ -93,11 +108,13 @@ def run(plan: StratumPlan, inputs: StratumInputs, ready: list[Any] | None = None
     return found
 
 
+def _prepared(plan: StratumPlan, inputs: StratumInputs) -> PreparedPlan:
+    return PreparedPlan(plan.root.prepare(inputs.context), makers_of_values(plan.stratum))
+
+
 @contextmanager
-def _temporary_files(stratum: Stratum, inputs: StratumInputs) -> Iterator[None]:
-    """Within this context, temporary files are limited further if the stratum makes new values."""
-    spill = inputs.context.limits.spill
-    makers = () if spill is None else makers_of_values(stratum)
+def _temporary_files(makers: Sequence[CheckedRule], spill: Spill | None) -> Iterator[None]:
+    """Within this context, temporary files are limited further if rules make new values."""
     if spill is None or not makers:
         yield
         return

@@ -6,7 +6,7 @@ It runs each rule of a nonrecursive stratum once; the operators of recursion ext
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 
 from gdatalog.account import RAISE, spending, time_spent
@@ -29,9 +29,11 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
+from gdatalog.records import cached_property
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, SeenRows, brought
+from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.trie import Trie
 
 # Relations that replace others, by the plan that reads their tries.
@@ -55,6 +57,7 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+        self._distinct: dict[int, bool] = {}  # whether scanned rows were, by id of the join
 
     @cached_property
     def tables(self) -> dict[str, DeltaRelation | LatticeRounds]:
@@ -77,7 +80,8 @@ class StratumRun:
         )
 
     def grows(self, name: str) -> bool:
-        return self.stratum.recursive and name in self.tables
+        # Tables are made when rows come.
+        return self.stratum.recursive and name in self.__dict__.get("tables", self.rules)
 
     @cached_property
     def name(self) -> str:
@@ -293,6 +297,7 @@ class StratumRun:
             if join.bag:
                 with spending("indexing"):
                     whole.store.distinct()
+            self._distinct[id(join)] = self._are_distinct(join)  # before these rows are taken
             return whole.side_by_side(join.scan.columns)
         delta = self.deltas[join.given.relation]
         if self.context.device is CPU:
@@ -303,6 +308,10 @@ class StratumRun:
 
     def _once(self, join: JoinPlan) -> bool:
         """Whether the columns that a join scans have no duplicate rows."""
+        found = self._distinct.get(id(join))
+        return self._are_distinct(join) if found is None else found
+
+    def _are_distinct(self, join: JoinPlan) -> bool:
         assert join.scan is not None
         whole = self.inputs.relation(join.scan.relation)
         return (

@@ -2,8 +2,8 @@
 
 Memory and time have limits, and this module bounds everything that these do not cover: the memory
 of parsing and planning grows with the size of a program, and compilation cannot be interrupted. So
-rules run breadth-first, on the CPU of this process. `cpu_ops/texts.py` bounds `match` and the
-length of strings.
+rules run breadth-first, on the CPU of this process. `cpu_ops/linear_match.py` bounds `match`,
+and `cpu_ops/texts.py` the length of strings.
 """
 
 from __future__ import annotations

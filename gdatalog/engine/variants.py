@@ -35,8 +35,8 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
-from gdatalog.storage.on_device import SeenRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -80,7 +80,11 @@ class Variant:
 
     def leave(self) -> None:
         """Ends an evaluation: nothing refers to its rows any more."""
-        self.lasting, self.tries, self.report = {}, [], None
+        for loops in self.loops.values():
+            loops.let_go(range(len(self.join.tries)))
+        self.lasting.clear()
+        self.tries.clear()
+        self.report = None
         del self.run
 
     def _begin(self) -> None:

@@ -17,7 +17,7 @@ from gdatalog.storage.table import Array
 from gdatalog.values import timestamp_to_text
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
 
 _WHY = {
     "/": "division by zero",

@@ -26,7 +26,7 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
 
@@ -136,9 +136,7 @@ class FreshWorker:
         """Returns the kept rows, which are no longer charged. A short block is reused."""
         if self.width * len(self.call.arrays[self.outputs[0]]) > LARGE:
             self._let_go_of_outputs()
-        blocks = self.few
-        if blocks:
-            self.few = []
+        blocks, self.few = self.few, []
         if self.rows is not None:
             blocks += self.rows.take()
             self.rows = None

@@ -17,7 +17,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
 
 
 # Columns are named by variables, by numbers of tries (the current node of the trie), and by WEIGHT:

@@ -17,13 +17,13 @@ from gdatalog.executors.failures import values_of
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.join_plan import Gather, Reduction, Slot
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
+from gdatalog.storage.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.executors.frontier import FailedRows
     from gdatalog.storage.sorting import SortedRuns
 

@@ -28,7 +28,7 @@ from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts,
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
-from gdatalog.storage.on_device import SeenRows
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.table import Array
 
 __all__ = ["Levelwise", "StepCounts"]

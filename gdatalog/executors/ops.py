@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.plan.join_plan import Expr
-from gdatalog.storage.on_device import RowOps
+from gdatalog.storage.row_ops import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
 
 
 class Ops(RowOps, Protocol):

@@ -16,13 +16,13 @@ from gdatalog.executors.ops import Ops
 from gdatalog.plan.join_plan import Expr, Participant, Slot, Step
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
-from gdatalog.storage.on_device import SeenRows
+from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gdatalog.codegen.loop_language import called
+from gdatalog.codegen.function_trees import called
 from gdatalog.codegen.types import Type, TypedFunction, builtin_type, read_from
 from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field

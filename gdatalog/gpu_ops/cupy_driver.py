@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.cache import import_cupy
+from gdatalog.codegen.kernel_cache import import_cupy
 from gdatalog.errors import DeviceError, MemoryLimitError, Note
 from gdatalog.gpu_ops.virtual_pages import (
     WORD,

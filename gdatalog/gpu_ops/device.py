@@ -24,8 +24,9 @@ from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.settings import Settings
-from gdatalog.storage.on_device import DeviceOps, is_on_host
+from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.trie import Trie
 from gdatalog.values import INT_MAX
 

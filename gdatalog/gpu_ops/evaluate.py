@@ -15,18 +15,8 @@ from weakref import WeakKeyDictionary
 
 from gdatalog.account import spending
 from gdatalog.calls import NotOnDevice
-from gdatalog.cpu_ops.functions import (
-    EQUALITY,
-    EXTREMES,
-    ColumnOf,
-    Functions,
-    Scope,
-    constant,
-    either,
-    extreme_symbol,
-    to_keys,
-    to_values,
-)
+from gdatalog.cpu_ops.expressions import ColumnOf, Scope, constant, either, to_keys, to_values
+from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations

@@ -7,13 +7,13 @@ their degrees, then by their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from weakref import ref
 
 import numpy as np
 
+from gdatalog.records import cached_property
 from gdatalog.storage.graph import RankedEdges, passes
-from gdatalog.storage.on_device import DeviceOps, DeviceStore
+from gdatalog.storage.row_ops import DeviceOps, DeviceRows
 from gdatalog.storage.rows import DENSE, Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
@@ -69,13 +69,13 @@ class DeviceRanking:
 class DeviceGraph(RankedEdges):
     """Properties of rows as edges, each computed on first use."""
 
-    def __init__(self, rows: DeviceStore) -> None:
+    def __init__(self, rows: DeviceRows) -> None:
         super().__init__()
         self.ops = rows.ops
         self._held = ref(rows)  # the rows hold this graph
 
     @property
-    def _rows(self) -> DeviceStore:
+    def _rows(self) -> DeviceRows:
         rows = self._held()
         assert rows is not None
         return rows

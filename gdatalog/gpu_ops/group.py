@@ -31,7 +31,7 @@ from gdatalog.gpu_ops.walk import WHOLE, Part
 from gdatalog.plan.placement import DeviceWork, Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
-from gdatalog.storage.loop_tables import Tallied
+from gdatalog.storage.count_tables import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 from gdatalog.threads import PoolTask, begun
 

@@ -12,7 +12,7 @@ from gdatalog.gpu_ops.kernels import EACH, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.arguments import Argument, LevelArgument
-from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel
 
 KEPT_LISTS = "kept lists"

@@ -84,7 +84,7 @@ def look_at_driver() -> Probe:
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
     """Adds what CuPy reports. Once CuPy is imported, this process keeps the GPU open."""
-    from gdatalog.codegen.cache import import_cupy
+    from gdatalog.codegen.kernel_cache import import_cupy
 
     try:
         cupy = import_cupy()

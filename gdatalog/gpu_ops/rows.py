@@ -1,10 +1,10 @@
 """Operations on arrays and sets of rows on a device: compaction, expansion, bitmaps; sorting,
-duplicates, groups, membership; and rows as marks, one byte for each possible row.
+duplicates, groups, membership.
 
-The device version of `cpu_ops/arrays.py`, of `storage/rows.py`, and of marked rows in
-`cpu_ops/intersection.py`. Reductions return device arrays, which take a round trip to read on the
-host; docstrings say which functions wait for the device. Rows whose columns fit into 63 bits are
-packed into one integer each and radix-sorted; wider rows are sorted column by column.
+The device version of `cpu_ops/arrays.py` and of `storage/rows.py`. Reductions return device arrays,
+which take a round trip to read on the host; docstrings say which functions wait for the device.
+Rows whose columns fit into 63 bits are packed into one integer each and radix-sorted; wider rows
+are sorted column by column.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
-from gdatalog.storage.on_device import DeviceStore
+from gdatalog.storage.row_ops import DeviceRows
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
 Array = Any  # a device array: CuPy's on a GPU
@@ -334,7 +334,7 @@ class RowOperations(Arrays):
             return blocks[0]
         return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
 
-    def graph_of(self, rows: DeviceStore) -> DeviceGraph:
+    def graph_of(self, rows: DeviceRows) -> DeviceGraph:
         """Rows of two columns as the edges of a graph."""
         return DeviceGraph(rows)
 

@@ -25,17 +25,11 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.cupy_driver import CupyCopied, CupyDriver
 from gdatalog.gpu_ops.virtual_pages import Pages
 from gdatalog.plan.cells import Sizes, Slice, SliceCache
+from gdatalog.storage.laid_tries import TrieArrays, layout_of, trie_in_place
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_parts, in_ranges
 from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import (
-    ArraySlice,
-    TrieArrays,
-    layout_of,
-    pieces_of,
-    slice_of,
-    trie_in_place,
-)
+from gdatalog.storage.trie_slices import ArraySlice, pieces_of, slice_of
 from gdatalog.threads import PoolTask, begun
 
 BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes

@@ -36,7 +36,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.codegen.loop_language import Function, called, statements
+from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import (
     OPERATORS,
     STATE_NAMES,

@@ -23,10 +23,11 @@ import numpy.typing as npt
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
-from gdatalog.storage.degrees import mask
-from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_tests import mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel, TrieName, first_levels, trie_name

@@ -18,7 +18,7 @@ from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.row_ops import DeviceOps
 
 MOST_KERNELS = 256
 COMPILERS = 2  # threads that compile kernels before they are needed

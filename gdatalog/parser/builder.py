@@ -215,7 +215,7 @@ def decl(parts: Parts) -> s.Decl:
                 "R(x, z) <- R(x, y), R(y, z).",
             )
     last = qualifiers[-1] if qualifiers else parts[-2]
-    names, words = (tuple(token.value for token in each) for each in (parts[1], qualifiers))
+    names, words = (tuple([token.value for token in each]) for each in (parts[1], qualifiers))
     return s.Decl(names, tuple(parts[3:-2:2]), words, parts[0].span.to(last.span))
 
 
@@ -223,7 +223,7 @@ def type_decl(parts: Parts) -> s.TypeDecl:
     span = parts[0].span.to(parts[-1].span)
     if len(parts) == 2:
         return s.TypeDecl(parts[1].value, "<:", ("symbol",), span)
-    targets = tuple(token.value for token in parts[3::2])
+    targets = tuple([token.value for token in parts[3::2]])
     return s.TypeDecl(parts[1].value, parts[2].value, targets, span)
 
 
@@ -250,7 +250,7 @@ def io(parts: Parts) -> s.Directive:
             message = "there is at most one path, and it comes first"
             raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
     last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
-    names, span = tuple(token.value for token in parts[1]), parts[0].span.to(last.span)
+    names, span = tuple([token.value for token in parts[1]]), parts[0].span.to(last.span)
     return s.Directive(parts[0].value, names, path, tuple(options), span)
 
 
@@ -259,7 +259,7 @@ def include(parts: Parts) -> s.Include:
 
 
 def pragma(parts: Parts) -> s.Pragma:
-    args = tuple(token.value for token in parts[1:])
+    args = tuple([token.value for token in parts[1:]])
     return s.Pragma(args, parts[0].span.to(parts[-1].span))
 
 

@@ -110,7 +110,7 @@ def _columns(name: str, listed: Sequence[str], texts: dict[str, str]) -> s.FactC
             return None
         values.append(read)
     if all(len(types) == 1 for types in kinds):
-        return s.FactColumns(name, (tuple(types[0] for types in kinds),), tuple(values))
+        return s.FactColumns(name, (tuple([types[0] for types in kinds]),), tuple(values))
     places: dict[tuple[TypeName, ...], int] = {}
     each = zip(*(types if len(types) > 1 else repeat(types[0]) for types in kinds), strict=False)
     which = array("H", (places.setdefault(shape, len(places)) for shape in each))

@@ -24,11 +24,11 @@ def format_node(node: Node) -> str:
     node."""
     match node:
         case s.Program():
-            return "".join(format_node(statement) + "\n" for statement in node.statements)
+            return "".join([format_node(statement) + "\n" for statement in node.statements])
         case s.Facts():
             return "\n".join(map(format_node, one_by_one([node])))
         case s.Rule(heads, body):
-            head = ", ".join(_literal(atom) for atom in heads)
+            head = ", ".join([_literal(atom) for atom in heads])
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."
         case s.Query(body):
             text = _literal(body)
@@ -103,7 +103,7 @@ def _target(node: s.Expr) -> str:
 
 
 def _list(nodes: tuple[s.Expr, ...]) -> str:
-    return ", ".join(_value(node) for node in nodes)
+    return ", ".join([_value(node) for node in nodes])
 
 
 # --------------------------------------------------------------------------------- literals
@@ -120,9 +120,9 @@ def _literal(node: s.Literal) -> str:
             shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
             return f"{name}({', '.join(shown)})"
         case s.Compare(first, ((op, s.Values() as many),)):
-            return ", ".join(f"{_value(first)} {op} {_value(c)}" for c in many.constants())
+            return ", ".join([f"{_value(first)} {op} {_value(c)}" for c in many.constants()])
         case s.Compare(first, rest):
-            return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
+            return _value(first) + "".join([f" {op} {_value(side)}" for op, side in rest])
         case s.Member(item, values):
             if isinstance(values[0], s.ListParam):
                 return f"{_value(item)} in {_value(values[0])}"
@@ -136,7 +136,7 @@ def _literal(node: s.Literal) -> str:
                 _grouped(item) if isinstance(item, s.Or) else _literal(item) for item in items
             )
         case s.Or(items):
-            return " ; ".join(_literal(item) for item in items)
+            return " ; ".join([_literal(item) for item in items])
         case s.Distinct(args):
             return f"distinct({_list(args)})"
         case s.Range(item, start, stop, step):
@@ -159,7 +159,7 @@ def _grouped(node: s.Literal) -> str:
 def _directive(node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint) -> str:
     match node:
         case s.Decl(names, columns, qualifiers):
-            inside = ", ".join(format_node(column) for column in columns)
+            inside = ", ".join([format_node(column) for column in columns])
             return " ".join([f".decl {', '.join(names)}({inside})", *qualifiers])
         case s.TypeDecl(name, op, targets):
             return f".type {name} {op} {' | '.join(targets)}"

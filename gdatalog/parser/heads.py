@@ -20,7 +20,7 @@ def statement(read: Any, bare: bool) -> s.Statement:
     body = literal(read)
     items = body.items if isinstance(body, s.And) else (body,)
     if all(isinstance(item, s.Atom) and all(map(_ground, item.args)) for item in items):
-        facts = tuple(item for item in items if isinstance(item, s.Atom))
+        facts = tuple([item for item in items if isinstance(item, s.Atom)])
         return s.Rule(_facts(facts), None, span)
     return s.Query(body, span, bare=True)
 
@@ -166,7 +166,7 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
             hint = "arguments by their place come first, then those with names"
             raise ParseError(message, part.span, hint=hint)
     places = [value(part) for part in read[: len(read) - len(named)]]
-    return (*places, *(part.value for part in named)), tuple(part.column for part in named)
+    return (*places, *(part.value for part in named)), tuple([part.column for part in named])
 
 
 def literal(read: Any) -> s.Literal:

@@ -96,10 +96,10 @@ def _read(
         except ValueError:
             return "float", tuple(map(float, words))
     if kind == "bool":
-        return "bool", tuple(word.strip() == "true" for word in words)
+        return "bool", tuple([word.strip() == "true" for word in words])
     if kind == "symbol" and "\\" not in source.text[start:end]:
         texts = re.compile(_TEXT_OR_TIME).findall(source.text, start, end)
-        return "symbol", tuple(text[1:-1] for text in texts)
+        return "symbol", tuple([text[1:-1] for text in texts])
     make = string_token if kind == "symbol" else timestamp_token
     tokens = [
         make(source, *part.span())
@@ -107,7 +107,7 @@ def _read(
     ]
     if any(token.type == "ERROR" for token in tokens):
         return None  # the scanner reports the error
-    return kind, tuple(token.value for token in tokens)
+    return kind, tuple([token.value for token in tokens])
 
 
 def side_by_side(values: Sequence[s.Expr]) -> tuple[s.Expr, ...]:

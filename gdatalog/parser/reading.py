@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from gdatalog.cancellation import LONG_TEXT, apart
+from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.errors import Caution, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.facts import FactReader, one_by_one
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
@@ -50,7 +51,10 @@ def read_source(
     """Parses the valid statements, and returns them with all errors. `fast`: use the fast path for
     facts and long lists of constants."""
     found = StoredText(source, bare, stored)
-    return apart(lambda: _read_source(source, bare, fast, found), len(source.text) >= LONG_TEXT)
+    if len(source.text) >= LONG_TEXT:
+        return apart(partial(_read_source, source, bare, fast, found))
+    current_watch().poll()
+    return _read_source(source, bare, fast, found)
 
 
 def _read_source(

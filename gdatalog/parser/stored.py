@@ -114,7 +114,7 @@ def _folder() -> Path:
 def _version() -> list[Any]:
     """What identifies the parser: its version, and when its files were changed."""
     with os.scandir(Path(__file__).parent) as entries:
-        files = sorted((each.name, each.stat().st_mtime_ns) for each in entries if each.is_file())
+        files = sorted([(each.name, each.stat().st_mtime_ns) for each in entries if each.is_file()])
     return [VERSION, *map(list, files)]
 
 

@@ -68,7 +68,7 @@ class Values:
     span: Span = _span()
 
     def constants(self) -> tuple[Const, ...]:
-        return tuple(Const(self.type, value, self.span) for value in self.values)
+        return tuple([Const(self.type, value, self.span) for value in self.values])
 
 
 @dataclass(frozen=True, slots=True)

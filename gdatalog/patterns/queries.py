@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 class Queried(Protocol):
     """The methods of a database that patterns use."""
 
-    def call(
+    def _session(
         self, on_progress: OnProgress | None = None, timeout: float | None = None
-    ) -> AbstractContextManager[None]: ...
+    ) -> AbstractContextManager[Any]: ...
     def query(self, text: str, *, limit: int | None = None) -> Result: ...
     def __getitem__(self, name: str) -> Result: ...
     def __iter__(self) -> Iterator[str]: ...

@@ -107,12 +107,12 @@ def roots(join: p.JoinPlan) -> tuple[p.Expr | None, ...]:
         return term.name in names if isinstance(term, p.Slot) else not isinstance(term, p.Apply)
 
     firsts = (terms[0] if terms else None for terms in Paths.of(join).terms)
-    return tuple(term if term is not None and sure(term) else None for term in firsts)
+    return tuple([term if term is not None and sure(term) else None for term in firsts])
 
 
 def needed(join: p.JoinPlan) -> frozenset[int]:
     """The tries of which every binding has a row."""
-    return frozenset(part.trie for step in reached(join) for part in participants(step))
+    return frozenset([part.trie for step in reached(join) for part in participants(step)])
 
 
 def orders(join: p.JoinPlan) -> frozenset[tuple[str, str, bool]]:
@@ -230,7 +230,7 @@ def _tested(join: p.JoinPlan, tests: Mapping[str, Tests]) -> p.JoinPlan:
     for step in all_steps(join.steps):
         if isinstance(step, p.Join) and step.reuse is not None:
             readers.setdefault(step.reuse.variable, []).append(step)
-    last = max((at for at, step in enumerate(join.steps) if isinstance(step, p.Join)), default=-1)
+    last = max([at for at, step in enumerate(join.steps) if isinstance(step, p.Join)], default=-1)
     steps: list[p.Step] = []
     for slot in () if join.given is None else join.given.slots:
         steps += _filters(slot.name, tests.get(slot.name, ()))

@@ -107,7 +107,7 @@ def _rest(steps: tuple[p.Step, ...], missing: set[str], wider: set[str]) -> tupl
                 sure = (inner for inner in step.alternatives if not _needs(inner) & missing)
             else:
                 sure = (_rest(inner, set(missing), set(wider)) for inner in step.alternatives)
-            names = tuple(name for name in step.reads if name not in missing)
+            names = tuple([name for name in step.reads if name not in missing])
             alternatives = tuple(sure)
             if alternatives:
                 kept.append(replace(step, alternatives=alternatives, reads=names))
@@ -118,7 +118,7 @@ def _rest(steps: tuple[p.Step, ...], missing: set[str], wider: set[str]) -> tupl
         if isinstance(step, p.Join) and step.reuse is not None and step.reuse.variable in wider:
             step = replace(step, reuse=None)
             wider.add(step.variable)
-        parts = tuple(part for part in participants(step) if part.trie not in lost)
+        parts = tuple([part for part in participants(step) if part.trie not in lost])
         lacks = bool(reads(step) & missing)
         if lacks and isinstance(step, (p.Assign, p.Generate)) and parts:
             # The atom binds the variable in place of the expression.
@@ -132,7 +132,7 @@ def _rest(steps: tuple[p.Step, ...], missing: set[str], wider: set[str]) -> tupl
             missing.update(binds(step))
         elif isinstance(step, p.Join):
             left = [at for at, part in enumerate(step.participants) if part.trie not in lost]
-            implied = tuple((left.index(at), cut) for at, cut in step.implied if at in left)
+            implied = tuple([(left.index(at), cut) for at, cut in step.implied if at in left])
             kept.append(replace(step, participants=parts, implied=implied, reuse=None))
             wider.add(step.variable)
         elif isinstance(step, (p.Seek, p.Assign, p.Generate)):
@@ -144,8 +144,8 @@ def _without_cuts(step: p.Join, missing: Collection[str]) -> p.Join:
     """A level without cuts by missing variables."""
     bounds = [p.slots(bound) for _, bound in step.cuts]
     kept = [at for at, names in enumerate(bounds) if names.isdisjoint(missing)]
-    implied = tuple((part, kept.index(at)) for part, at in step.implied if at in kept)
-    cuts = tuple(step.cuts[at] for at in kept)
+    implied = tuple([(part, kept.index(at)) for part, at in step.implied if at in kept])
+    cuts = tuple([step.cuts[at] for at in kept])
     return replace(step, cuts=cuts, implied=implied, reuse=None)
 
 
@@ -226,10 +226,10 @@ def merged(joins: Sequence[p.JoinPlan]) -> tuple[p.JoinPlan, list[Steps]]:
     tries: list[p.TrieRef] = []
     parts: list[Steps] = []
     for join in joins:
-        parts.append(tuple(_moved(step, len(tries)) for step in join.steps))
+        parts.append(tuple([_moved(step, len(tries)) for step in join.steps]))
         tries += join.tries
-    cost = sum(join.cost for join in joins)
-    steps = tuple(step for part in parts for step in part)
+    cost = sum([join.cost for join in joins])
+    steps = tuple([step for part in parts for step in part])
     return p.JoinPlan(tuple(tries), steps, (), cost=cost), parts
 
 
@@ -238,10 +238,10 @@ def _moved(step: p.Step, by: int) -> p.Step:
         case p.Guard() | p.Restore():
             return replace(step, trie=step.trie + by)
         case p.Seek() | p.Join() | p.Assign() | p.Generate():
-            parts = tuple(p.Participant(part.trie + by, part.depth) for part in step.participants)
+            parts = tuple([p.Participant(part.trie + by, part.depth) for part in step.participants])
             return replace(step, participants=parts)
         case p.Branch():
-            inside = (tuple(_moved(s, by) for s in inner) for inner in step.alternatives)
+            inside = (tuple([_moved(s, by) for s in inner]) for inner in step.alternatives)
             return replace(step, alternatives=tuple(inside))
         case _:
             return step

@@ -80,7 +80,7 @@ def polynomial(terms: Sequence[tuple[int, tuple[int, ...]]]) -> str:
     for coefficient, numbers in terms:
         sign = (" - " if text else "-") if coefficient < 0 else (" + " if text else "")
         times = "" if abs(coefficient) == 1 else f"{abs(coefficient)} "
-        text += sign + times + " ".join(f"#{number + 1}" for number in numbers)
+        text += sign + times + " ".join([f"#{number + 1}" for number in numbers])
     return text
 
 
@@ -96,7 +96,7 @@ def term_label(term: p.Term) -> str:
     ('- 2 x the count of E(a, b)', "table '1 of the count of E(_, b)")
     """
     if term.table:
-        by = f" by {', '.join(key.name for key in term.keys)}" if term.keys else ""
+        by = f" by {', '.join([key.name for key in term.keys])}" if term.keys else ""
         return f"table {shown_table(term.table)}{by} of the count of {term.label}"
     sign, times = "-" if term.coefficient < 0 else "+", abs(term.coefficient)
     return f"{sign} {f'{times} x ' if times > 1 else ''}the count of {term.label}"
@@ -107,7 +107,7 @@ def shown_table(name: str) -> str:
 
 
 def given_label(given: p.GivenRows) -> str:
-    names = ", ".join(slot.name for slot in given.slots)
+    names = ", ".join([slot.name for slot in given.slots])
     if given.columns:
         return f"for each row of {given.relation}, of which it reads {names}"
     return f"for each new {given.relation}({names})"
@@ -121,8 +121,8 @@ def ending_labels(rule: p.RulePlan) -> list[str]:
     """The last steps of a rule: aggregates, if there are any, and the head."""
     labels = []
     if rule.gathers:
-        keys = ", ".join(key.name for key in rule.keys)
-        gathers = ", ".join(f"{g.variable} = {_gathered(g)}" for g in rule.gathers)
+        keys = ", ".join([key.name for key in rule.keys])
+        gathers = ", ".join([f"{g.variable} = {_gathered(g)}" for g in rule.gathers])
         labels.append(f"gather {gathers}" + (f" by {keys}" if keys else ""))
     head = ", ".join(map(format_expr, rule.head))
     return [*labels, f"give {rule.relation}({head})"]
@@ -140,7 +140,7 @@ def trie_label(ref: p.TrieRef) -> str:
     if ref.columns != tuple(range(len(ref.columns))):
         text += f"[{','.join(map(str, ref.columns))}]"
     if ref.tests:
-        text += "{" + ", ".join(f"{left} {op} {right}" for left, op, right in ref.tests) + "}"
+        text += "{" + ", ".join([f"{left} {op} {right}" for left, op, right in ref.tests]) + "}"
     return text
 
 
@@ -154,7 +154,7 @@ def participant_label(paths: Paths, part: p.Participant) -> str:
 
 
 def _all(paths: Paths, parts: Sequence[p.Participant]) -> str:
-    return " and ".join(participant_label(paths, part) for part in parts)
+    return " and ".join([participant_label(paths, part) for part in parts])
 
 
 def step_label(paths: Paths, step: p.Step) -> str:

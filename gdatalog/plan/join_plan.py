@@ -352,7 +352,7 @@ class RulePlan:
     def recursive_on(self) -> frozenset[str]:
         """The relations whose new rows this plan reads."""
         given = (join.given for join in self.joins if join.given is not None)
-        return frozenset(each.relation for each in given if not each.columns)
+        return frozenset([each.relation for each in given if not each.columns])
 
     @property
     def passes_over(self) -> str | None:

@@ -40,7 +40,7 @@ class TrieNode:
 
     @property
     def variables(self) -> frozenset[str]:
-        return frozenset(term.name for term in self.terms if isinstance(term, p.Slot))
+        return frozenset([term.name for term in self.terms if isinstance(term, p.Slot)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def entries(join: p.JoinPlan) -> dict[tuple[str, ...], TrieNode]:
     for step in all_steps(join.steps):
         for part in participants(step):
             node = paths.child(part)
-            names = tuple(term.name for term in node.terms if isinstance(term, p.Slot))
+            names = tuple([term.name for term in node.terms if isinstance(term, p.Slot)])
             if part.depth == 1 and not paths.goes_on(part) and len(names) == 2:
                 found.setdefault(names, node)
     return found
@@ -183,7 +183,7 @@ def _rows_meet(joins: Sequence[p.Join], paths: Paths, within: TrieNode) -> bool:
     """Whether some level intersects several rows; otherwise building rows does not pay."""
     return any(
         len({paths.node(part) for part in join.participants} - {within}) > 1
-        and sum(bool(paths.node(part).terms) for part in join.participants) > 2
+        and sum([bool(paths.node(part).terms) for part in join.participants]) > 2
         for join in joins
     )
 
@@ -334,7 +334,7 @@ def kept_apart(join: p.JoinPlan, groups: DedupGroups, step: p.Compact) -> tuple[
     """The variables by which a step can drop duplicates within a group; None if there are none, or
     one of them has no list of values."""
     levels = {step.variable for step in join.steps if isinstance(step, p.Join)}
-    names = tuple(name for name in step.keep if name not in groups.by)
+    names = tuple([name for name in step.keep if name not in groups.by])
     if not names or not levels.issuperset(names) or not set(groups.by) <= set(step.keep):
         return None
     return names

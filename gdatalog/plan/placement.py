@@ -94,7 +94,7 @@ class InCells:
 
     def with_join(self, found: Schedule) -> InCells:
         """The same with the cells of another join."""
-        ranges = tuple((name, len(each)) for name, each in found.ranges.items())
+        ranges = tuple([(name, len(each)) for name, each in found.ranges.items()])
         return replace(
             self,
             ranges=(*self.ranges, *ranges),
@@ -104,7 +104,7 @@ class InCells:
         )
 
     def __str__(self) -> str:
-        by = ", ".join(f"{name} in {amount(count, 'ranges')}" for name, count in self.ranges)
+        by = ", ".join([f"{name} in {amount(count, 'ranges')}" for name, count in self.ranges])
         parts = [f"in {amount(self.cells, 'cells')}" + (f" ({by})" if by else "")]
         if not self.cells and self.ran is None:
             return "in cells: its indexes do not fit the device"
@@ -125,7 +125,7 @@ class InCells:
             ("cells", self.cells),
             ("cells skipped", self.skipped),
             ("cells that ran", self.ran),
-            ("cut by", ", ".join(name for name, _ in self.ranges) or None),
+            ("cut by", ", ".join([name for name, _ in self.ranges]) or None),
             ("bytes planned to be copied", self.planned),
             ("bytes copied", self.moved),
         )

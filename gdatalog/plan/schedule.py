@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice, product
 from math import prod
 
@@ -36,7 +35,7 @@ from gdatalog.plan.effects import participants
 from gdatalog.plan.join_plan import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.plan.nest import Paths, TrieNode, recoded
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 
 MOST_CUT = 4  # most cut variables: those with the largest tries
 MOST_CELLS = 1 << 18
@@ -160,12 +159,12 @@ class CellPlanner:
     def _fixed(self, cut: Collection[str]) -> int:
         """The bytes of slices that do not change from cell to cell."""
         fixed = {self._slice(use, None) for use in self.uses if use.variable not in cut}
-        return sum(self.sizes[one.index].held_by(one) for one in fixed)
+        return sum([self.sizes[one.index].held_by(one) for one in fixed])
 
     def _expected_held(self, shares: Sequence[int]) -> float:
         order = self._order(shares)
         held = float(self._fixed([name for name, _ in order]))
-        return held + sum(self.whole[name] / share for name, share in order)
+        return held + sum([self.whole[name] / share for name, share in order])
 
     def _expected(self, shares: Sequence[int]) -> float:
         """The bytes copied: a slice is copied once for each range of the outer variables."""
@@ -179,7 +178,7 @@ class CellPlanner:
         """The cost of finding bindings again for each range of deeper variables."""
         of = dict(zip(self.names, shares, strict=True))
         times = ((found, prod(of.get(name, 1) for name in deeper)) for found, deeper in self.levels)
-        return sum(FOUND_AGAIN * found * (many - 1) for found, many in times)
+        return sum([FOUND_AGAIN * found * (many - 1) for found, many in times])
 
     # ---------------------------------------------------------------------------------- cells
 

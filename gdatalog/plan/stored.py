@@ -43,7 +43,7 @@ CLASSES: tuple[type[Any], ...] = (
     p.Term,
     p.RulePlan,
 )
-_NAMES = {cls: tuple(field.name for field in fields(cls)) for cls in CLASSES}
+_NAMES = {cls: tuple([field.name for field in fields(cls)]) for cls in CLASSES}
 _NUMBERS = {cls: number for number, cls in enumerate(CLASSES)}
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 _TUPLE, _SPAN, _SET = -1, -2, -3

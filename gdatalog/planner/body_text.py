@@ -51,7 +51,7 @@ def item_text(item: n.Item) -> str:
             asked = f"{item.kind} {of}".rstrip()
             return f"{item.slot.name} = {asked} : {{{_either(item.alternatives)}}}"
         case n.RestoreItem():
-            names = ", ".join(value.name for value in item.values)
+            names = ", ".join([value.name for value in item.values])
             return f"{names} = the vertices of {', '.join(item.ranks)}"
 
 

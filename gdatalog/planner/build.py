@@ -92,7 +92,7 @@ class PlanBuilder:
         return PlanBuilder(replace(self.inputs, looked=[]))
 
     def tries(self) -> tuple[p.TrieRef, ...]:
-        return tuple(atom.trie() for atom in self.atoms)
+        return tuple([atom.trie() for atom in self.atoms])
 
     def variable(self, kind: TypeName) -> p.Slot:
         self.fresh += 1
@@ -129,7 +129,7 @@ class ConjunctionBuilder:
         self.open_atoms()
         if self.order is None:
             self.order = self.search()
-        self.rest = Rest(self.waiting, self.atoms, self.live, self._rank)
+        self.rest = Rest(self.waiting, self.atoms, self.live, self.order.rank)
         self.rest.split_off(self.bound)
         while self._advance():
             pass
@@ -225,18 +225,20 @@ class ConjunctionBuilder:
 
     def _advance(self) -> bool:
         """Adds the next step; False if none is left."""
-        rest = self.rest
-        if rest.any_ready(self._ready):
-            return True
+        assert self.order is not None
+        rest, rank = self.rest, self.order.rank
+        while (ready := rest.to_ask()) is not None:
+            if self._ready(ready):
+                return True
         generators = []
-        for item in rest.others:
+        for item in rest.others.values():
             if isinstance(item, n.GenerateItem) and item.sources <= self.bound:
                 generators.append(item)
         name = rest.first()
-        before = inf if name is None else self._rank(name)
+        before = inf if name is None else rank.get(name, inf)
         for item in generators:
-            before = min(before, self._rank(item.slot.name))
-        due = n.next_due(rest.others, self.bound, self._rank, before)
+            before = min(before, rank.get(item.slot.name, inf))
+        due = n.next_due(rest.others.values(), self.bound, rank, before)
         if due is not None:
             self._compute(due)
             return True
@@ -251,13 +253,13 @@ class ConjunctionBuilder:
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
-        if joined is None and name is not None and not self._begun():
+        if name is not None and not self._begun():
             joined = name  # constants connect nothing
         if joined is not None:
             self._join(joined)
             return True
         # Before a cross product: computations that can fail and aggregates may connect the rest.
-        for other in rest.others:
+        for other in rest.others.values():
             if isinstance(other, n.Equation) and self._assign(other, may_fail=True):
                 return True
             if isinstance(other, n.GenerateItem) and other.variables <= self.bound:
@@ -265,7 +267,7 @@ class ConjunctionBuilder:
                 self._done(other, p.Assign(slot.name, "bool", other.as_test(), (), True))
                 self.steps.append(p.Filter(slot))
                 return True
-        for other in rest.others:
+        for other in rest.others.values():
             if self._computable(other):
                 self._compute(other)
                 return True
@@ -305,7 +307,7 @@ class ConjunctionBuilder:
             for atom in self.plan.atoms
             if atom.item.ranked and atom.item.relation == item.relation
         )
-        names = tuple(value.name for value in item.values)
+        names = tuple([value.name for value in item.values])
         self._done(item, p.Restore(trie, item.ranks, names, item.values[0].type))
         self.plan.cost += RESTORED * self.rows
         for value in item.values:
@@ -319,7 +321,7 @@ class ConjunctionBuilder:
         self.steps.append(step)
 
     def _assign(self, item: n.Equation, may_fail: bool) -> bool:
-        given = n.given_out(self.rest.others)
+        given = n.given_out(self.rest.others.values())
         for slot, value in item.ways():
             if slot.name not in (self.bound | given) and p.slots(value) <= self.bound:
                 step = p.Assign(

@@ -46,7 +46,7 @@ def compact_rows(
             if newly:
                 dead.update(newly)
                 ended = [name for name in ended if name not in dead]
-                keep = tuple(name for name in bound if name in needed)
+                keep = tuple([name for name in bound if name in needed])
                 rest = steps[at:]
                 lasting = all(tries[trie].relation not in recursive for trie in _used(rest))
                 done.append(p.Compact(keep, lasting))

@@ -151,7 +151,7 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
                 continue
             looser.add(known[2])
         narrowest[key] = value, len(op) == 1, item
-    return tuple(item for item in items if item not in looser) if looser else tuple(items)
+    return tuple([item for item in items if item not in looser]) if looser else tuple(items)
 
 
 def _limit_of(item: Item) -> tuple[str, str, Constant | Parameter] | None:

@@ -6,8 +6,9 @@ indexed by variable, so that a step costs time in proportion to the uses of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from sys import getrecursionlimit
 
 from gdatalog.errors import Error
@@ -54,19 +55,20 @@ class Rest:
         items: Iterable[Item],
         atoms: Sequence[AtomState],
         asked: Iterable[str],
-        rank: Callable[[str], float],
+        rank: Mapping[str, float],
     ) -> None:
-        """`asked`: the variables of the answer. `rank`: the place of a variable in the order."""
-        self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
-        self._items = list(self._numbers)
-        self._others: dict[Item, None] = {}
-        for item in self._items:
-            if not isinstance(item, TestItem):
-                self._others[item] = None
+        """`asked`: the variables of the answer. `rank`: the places of variables in the order."""
+        self._items = list(dict.fromkeys(items))
+        self._numbers: dict[int, int] = {}  # of the items that are left, by id
         self._mentions: dict[str, list[int]] = {}
-        for item, number in self._numbers.items():
+        for number, item in enumerate(self._items):
+            self._numbers[id(item)] = number
             for name in item.variables:
                 self._mentions.setdefault(name, []).append(number)
+        self.others: dict[int, Item] = {}  # those that are no tests, by id
+        for item in self._items:
+            if not isinstance(item, TestItem):
+                self.others[id(item)] = item
         self._to_ask = list(range(len(self._items)))  # a heap
         self._holding: dict[str, list[AtomState]] = {}
         for atom in atoms:
@@ -74,15 +76,15 @@ class Rest:
                 self._holding.setdefault(name, []).append(atom)
         late = computed_late(self._items)
         self._names = [name for name in self._holding if name not in late]
-        self._keys = {name: (rank(name), at) for at, name in enumerate(self._names)}
+        self._keys = {name: (rank.get(name, inf), at) for at, name in enumerate(self._names)}
         self._all = list(self._keys.values())
         heapify(self._all)
         self._joined: list[tuple[float, int]] = []
         for atom in atoms:
             if atom.order:
                 self.begun(atom)
-        self._connect([*(atom.columns for atom in atoms), *(i.variables for i in self._items)])
-        self._asked = sum(self._bits.get(name, 0) for name in frozenset(asked))
+        self._connect([*[atom.columns for atom in atoms], *[i.variables for i in self._items]])
+        self._asked = sum([self._bits.get(name, 0) for name in frozenset(asked)])
 
     def _connect(self, literals: Iterable[Iterable[str]]) -> None:
         """Connects the variables of each literal."""
@@ -122,34 +124,30 @@ class Rest:
     # ----------------------------------------------------------------------------------- items
 
     @property
-    def items(self) -> Collection[Item]:
-        return self._numbers.keys()
-
-    @property
-    def others(self) -> Collection[Item]:
-        """The items that are no tests."""
-        return self._others.keys()
+    def items(self) -> list[Item]:
+        return [item for item in self._items if id(item) in self._numbers]
 
     def mentioning(self, name: str) -> list[Item]:
         """The items that contain a variable."""
         found = []
         for number in self._mentions.get(name, ()):
             item = self._items[number]
-            if item in self._numbers:
+            if id(item) in self._numbers:
                 found.append(item)
         return found
 
     def remove(self, item: Item) -> None:
-        del self._numbers[item]
-        self._others.pop(item, None)
+        del self._numbers[id(item)]
+        self.others.pop(id(item), None)
 
-    def any_ready(self, ready: Callable[[Item], bool]) -> bool:
-        """Calls `ready` for the items that may be ready, in order, until it returns True."""
+    def to_ask(self) -> Item | None:
+        """The next item that may be ready, in order; each is given out once for each new
+        variable."""
         while self._to_ask:
             item = self._items[heappop(self._to_ask)]
-            if item in self._numbers and ready(item):
-                return True
-        return False
+            if id(item) in self._numbers:
+                return item
+        return None
 
     # ----------------------------------------------------------------------------------- atoms
 

@@ -252,10 +252,10 @@ class _Encoder:
                 return self._compared(node)
             case s.Distinct(args):
                 domain = next((d for d in map(self._domain, args) if d is not None), None)
-                args = tuple(self._constant(arg, domain, "!=", False) for arg in args)
+                args = tuple([self._constant(arg, domain, "!=", False) for arg in args])
                 return replace(node, args=args) if domain is not None else node
             case s.Member(item, values) if (domain := self._domain(item)) is not None:
-                values = tuple(self._constant(value, domain, "=", True) for value in values)
+                values = tuple([self._constant(value, domain, "=", True) for value in values])
                 return replace(node, values=values)
             case s.And(items):
                 return conjunction(map(self._node, items), node.span)

@@ -319,14 +319,14 @@ def may_be_early(item: Item) -> bool:
 
 
 def next_due(
-    items: Iterable[Item], bound: set[str], rank: Callable[[str], float], before: float
+    items: Iterable[Item], bound: set[str], rank: Mapping[str, float], before: float
 ) -> AggregateItem | None:
     """The aggregate to compute now, if there is one: its variables are bound, and its rank is at
     most `before`, the rank of the next variable."""
     found = []
     for at, item in enumerate(items):
         if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound:
-            place = rank(item.slot.name)
+            place = rank.get(item.slot.name, inf)
             if place <= before:
                 found.append((place, item_may_fail(item), at, item))
     return min(found)[3] if found else None
@@ -357,7 +357,7 @@ def as_gather(
         known[slot.name] = with_values(value, known)
         left.remove(each)
     gather = p.Gather(item.kind, item.targets, item.slot.name, item.slot.type, item.span)
-    return list(item.alternatives), (gather,), tuple(with_values(term, known) for term in head)
+    return list(item.alternatives), (gather,), tuple([with_values(term, known) for term in head])
 
 
 def with_values(expr: p.Expr, known: Mapping[str, p.Expr]) -> p.Expr:
@@ -365,7 +365,7 @@ def with_values(expr: p.Expr, known: Mapping[str, p.Expr]) -> p.Expr:
     if isinstance(expr, p.Slot):
         return known.get(expr.name, expr)
     if isinstance(expr, p.Apply):
-        args = tuple(with_values(arg, known) for arg in expr.args)
+        args = tuple([with_values(arg, known) for arg in expr.args])
         return p.Apply(expr.function, args, expr.type, expr.span)
     return expr
 
@@ -374,7 +374,7 @@ def aggregate_branch(steps: StepsOf, item: AggregateItem, result: p.Slot, rows: 
     """The branch that computes an aggregate for `rows` rows."""
     reads = item.reads
     targets = variables_of_exprs(item.targets)
-    exports = tuple((export.name, export.type) for export in item.exports)
+    exports = tuple([(export.name, export.type) for export in item.exports])
     live = targets | {name for name, _ in exports}
     if len(item.alternatives) > 1:
         # The bindings of several alternatives are a set over all their variables.
@@ -401,9 +401,9 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
     if isinstance(node, p.Slot):
         return replace(node, name=names[node.name]) if node.name in names else node
     if isinstance(node, frozenset):
-        return frozenset(names.get(name, name) for name in node)
+        return frozenset([names.get(name, name) for name in node])
     if isinstance(node, tuple):
-        return tuple(renamed(part, names) for part in node)
+        return tuple([renamed(part, names) for part in node])
     if is_dataclass(node):
         parts = {field.name: getattr(node, field.name) for field in fields(node) if field.init}
         changed = {

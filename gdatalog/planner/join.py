@@ -52,7 +52,7 @@ class JoinDraft:
     @property
     def names(self) -> tuple[str, ...]:
         """The variables that the given rows bind."""
-        return () if self.given is None else tuple(slot.name for slot in self.given.slots)
+        return () if self.given is None else tuple([slot.name for slot in self.given.slots])
 
     def lines(self) -> tuple[str, ...]:
         return () if self.join is None else tuple(format_join(self.join))

@@ -22,7 +22,7 @@ def reuse_lists(
 ) -> tuple[p.Step, ...]:
     """The steps, where each level names the earlier list that it can start from."""
     joins = [step for step in steps if isinstance(step, p.Join)]
-    if sum(len(join.participants) > 1 for join in joins) < 2:
+    if sum([len(join.participants) > 1 for join in joins]) < 2:
         return tuple(steps)
     # For each level its lists, by number: equal lists have one number.
     numbers: dict[object, int] = {None: -1}
@@ -73,7 +73,7 @@ def reuse_lists(
 
 
 def _reader(step: p.Join, earlier: p.Join, parts: list[int], mine: list[int]) -> p.Join:
-    covers = tuple(place for place, part in enumerate(mine) if part in parts)
+    covers = tuple([place for place, part in enumerate(mine) if part in parts])
     implied = tuple(
         at
         for at, cut in enumerate(step.cuts)
@@ -87,16 +87,16 @@ def _made(step: p.Join, mine: list[int], parts: list[int] | None) -> list[p.Step
     if parts is None:
         return [step]
     kept = [place for place, part in enumerate(mine) if part in parts]
-    others = tuple(each for place, each in enumerate(step.participants) if place not in kept)
+    others = tuple([each for place, each in enumerate(step.participants) if place not in kept])
     if not others:
         return [step]
     reuse = step.reuse
     if reuse is not None:
-        reuse = replace(reuse, covers=tuple(kept.index(place) for place in reuse.covers))
+        reuse = replace(reuse, covers=tuple([kept.index(place) for place in reuse.covers]))
     level = replace(
         step,
-        participants=tuple(step.participants[place] for place in kept),
-        implied=tuple((kept.index(place), at) for place, at in step.implied if place in kept),
+        participants=tuple([step.participants[place] for place in kept]),
+        implied=tuple([(kept.index(place), at) for place, at in step.implied if place in kept]),
         reuse=reuse,
     )
     return [level, p.Seek(p.Slot(step.variable, step.type), others)]

@@ -54,27 +54,27 @@ class Normaliser:
         if literal is None:
             return [()]
         return [
-            tuple(item for part in parts for item in self._literal(part))
+            tuple([item for part in parts for item in self._literal(part)])
             for parts in alternatives_of(literal)
         ]
 
     def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
         """The variables that also occur outside the node; names are unique in a rule."""
         inside = w.count_variables([node])
-        return frozenset(name for name, count in inside.items() if count < self.occurrences[name])
+        return frozenset([name for name, count in inside.items() if count < self.occurrences[name]])
 
     def _literal(self, literal: s.Literal) -> list[Item]:
         found: list[Item] = []
         match literal:
             case s.Atom():
-                args = tuple(self.head(arg, found) for arg in literal.args)
+                args = tuple([self.head(arg, found) for arg in literal.args])
                 found.insert(0, AtomItem(literal.name, args, span=literal.span))
             case s.Compare():
                 for before, op, after in neighbours(literal):
                     self._compare(op, before, after, literal, found)
             case s.Member():
                 item = self._side(literal.item, found)
-                values = tuple(self._side(value, found) for value in literal.values)
+                values = tuple([self._side(value, found) for value in literal.values])
                 if isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
@@ -146,7 +146,7 @@ class Normaliser:
     def _test(self, expr: s.Expr, name: Literal["match", "!match"], found: list[Item]) -> TestItem:
         """A test that is an expression, or with "!match" its negation."""
         if isinstance(expr, s.FunctionCall) and expr.name == "match":
-            args = tuple(self._side(arg, found) for arg in expr.args)
+            args = tuple([self._side(arg, found) for arg in expr.args])
             return TestItem(Apply(name + "?" * self.negative, args, "bool", expr.span))
         test = self._side(expr, found)
         return self._holding(Apply("lnot", (test,), "bool", expr.span) if name[0] == "!" else test)
@@ -162,6 +162,8 @@ class Normaliser:
 
     def head(self, arg: s.Expr, found: list[Item]) -> Term:
         """An argument of a head or an atom: an expression becomes a variable of the body."""
+        if type(arg) is s.Var:
+            return Slot(arg.name, self.types.get(arg.name) or self.fresh[arg.name])
         side = self._side(arg, found)
         if isinstance(side, Apply):
             slot = self._new(side.type)
@@ -192,7 +194,7 @@ class Normaliser:
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
-                args = tuple(self.expression(arg, found) for arg in expr.args)
+                args = tuple([self.expression(arg, found) for arg in expr.args])
                 call = Apply(expr.name, args, _result(expr.name, args), expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
@@ -204,7 +206,7 @@ class Normaliser:
             case s.Aggregate():
                 return self._aggregate(expr, found)
             case s.HeadAggregate():
-                targets = tuple(self.head(target, found) for target in expr.targets)
+                targets = tuple([self.head(target, found) for target in expr.targets])
                 slot = self._new(aggregate_type(expr.kind, targets))
                 self.gathers.append(Gather(expr.kind, targets, slot.name, slot.type, expr.span))
                 return slot
@@ -235,7 +237,7 @@ class Normaliser:
         for parts in alternatives_of(body):
             items = [*(item for part in parts for item in self._literal(part)), *apart]
             if not targets:
-                targets = tuple(self.head(target, items) for target in expr.targets)
+                targets = tuple([self.head(target, items) for target in expr.targets])
             else:
                 for target, slot in zip(expr.targets, targets, strict=True):
                     again = self.expression(target, items)
@@ -249,7 +251,7 @@ class Normaliser:
             bindings.append(tuple(sorted(names)))
         self.negative = outside
         slot = self._new(aggregate_type(expr.kind, targets))
-        exports = tuple(Slot(name, self.type_of(name)) for name in expr.exports)
+        exports = tuple([Slot(name, self.type_of(name)) for name in expr.exports])
         reads = self._shared(expr) - frozenset(expr.exports)
         inside = tuple(alternatives), tuple(bindings)
         found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
@@ -262,7 +264,7 @@ class Normaliser:
         if expr.kind not in ("count", "sum", "mean") or not isinstance(body, s.And):
             return body, []
         groups = [item for item in body.items if isinstance(item, s.Or)]
-        rest = tuple(item for item in body.items if not isinstance(item, s.Or))
+        rest = tuple([item for item in body.items if not isinstance(item, s.Or)])
         if not groups or not rest or any(len(alternatives_of(item)) > 1 for item in rest):
             return body, []
         bound = self._shared(expr) - frozenset(expr.exports)
@@ -272,7 +274,7 @@ class Normaliser:
         for group in groups:
             shared, alternatives = self._shared(group), tuple(self.body(group))
             own = {
-                frozenset(name for name in variables_of(items) - shared if name[0] != "~")
+                frozenset([name for name in variables_of(items) - shared if name[0] != "~"])
                 for items in alternatives
             }
             either = EitherItem(alternatives, shared)

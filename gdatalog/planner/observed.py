@@ -52,9 +52,10 @@ class Observed:
     """The questions of one planning, with what stands for their answers. `whole`: planning has
     looked at nothing else."""
 
-    __slots__ = ("asked", "whole")
+    __slots__ = ("asked", "statistics", "whole")
 
     def __init__(self) -> None:
+        self.statistics: list[ObservedStatistics] = []
         self.asked: dict[Question, Answer] = {}
         self.whole = True
 
@@ -72,6 +73,8 @@ class Observed:
         """Within this context, the questions of a part of planning are also kept separately."""
         before, inner = self.asked, Observed()
         self.asked = inner.asked
+        for each in self.statistics:
+            each.forget()
         try:
             yield inner
         finally:
@@ -89,7 +92,9 @@ def observing(sizes: Statistics, observed: Observed) -> Statistics:
         observed.note((name, version, KIND), size)
         if isinstance(size, Assumed):
             return size
-        return cast(RelationStatistics, ObservedStatistics(size, (name, version), observed))
+        found = ObservedStatistics(size, (name, version), observed)
+        observed.statistics.append(found)
+        return cast(RelationStatistics, found)
 
     return look
 
@@ -211,6 +216,12 @@ class ObservedStatistics:
         self._known: dict[Question, Any] = {}
         self.assumed = False
         self.codes = bool(of.codes)
+
+    def forget(self) -> None:
+        """Forgets the answers, so that questions are noted again."""
+        self._known.clear()
+        for what in (*_PROPERTIES, "graph"):
+            vars(self).pop(what, None)
 
     def _ask(self, question: Question) -> Any:
         what, *args = question

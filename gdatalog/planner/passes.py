@@ -43,7 +43,7 @@ class PassNotes:
         """Notes the rules after a pass, if it changed them."""
         before = None if self.before is None else frozenset(self.before)
         if before is not None and before != frozenset(lines):
-            changed = tuple(line for line in lines if line not in before)
+            changed = tuple([line for line in lines if line not in before])
             self.records.append(PassRecord(made_by.__name__, words_of(made_by), changed))
         self.before = tuple(lines)
 

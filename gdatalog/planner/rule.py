@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypedDict, Unpack
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
@@ -25,18 +26,8 @@ from gdatalog.values import TypeName
 SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 
-def plan_rule(
-    rule: CheckedRule,
-    param_types: Mapping[str, TypeName],
-    inputs: PlanInputs,
-    recursive: Collection[str] = (),
-    *,
-    first: bool = True,
-    old: Version = "old",
-    scans: int | None = None,
-    algebra: Algebra | None = None,
-) -> RulePlan:
-    """The plan of a rule; `recursive` are the relations of its stratum.
+class RuleOptions(TypedDict, total=False):
+    """How a rule is planned.
 
     In the first round of a fixpoint (`first`) only alternatives without a recursive atom derive
     rows. Later rounds read the new rows of recursive atoms, and the `old` rows.
@@ -44,7 +35,22 @@ def plan_rule(
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
     `algebra`: how a count may become a signed sum of simpler counts; None: not at all.
     """
-    draft = RuleDraft(rule, param_types, inputs, recursive, first, old, scans, algebra)
+
+    first: bool
+    old: Version
+    scans: int | None
+    algebra: Algebra | None
+
+
+def plan_rule(
+    rule: CheckedRule,
+    param_types: Mapping[str, TypeName],
+    inputs: PlanInputs,
+    recursive: Collection[str] = (),
+    **options: Unpack[RuleOptions],
+) -> RulePlan:
+    """The plan of a rule; `recursive` are the relations of its stratum."""
+    draft = RuleDraft(rule, param_types, inputs, recursive, **options)
     for each in PASSES:
         each(draft)
         if inputs.notes is not None:
@@ -73,7 +79,7 @@ def plan_over(
         return None
     shared = {key.name for key in over.keys}
     shared.update(name for gather in over.gathers for name in n.variables_of_exprs(gather.targets))
-    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
+    return replace(over, joins=tuple([scanning(join, shared) for join in over.joins]))
 
 
 # Items, and the rows that they run for; None: they run once.
@@ -102,10 +108,10 @@ class RuleDraft:
     param_types: Mapping[str, TypeName]
     inputs: PlanInputs
     recursive: Collection[str]
-    first: bool
-    old: Version
-    scans: int | None
-    algebra: Algebra | None
+    first: bool = True
+    old: Version = "old"
+    scans: int | None = None
+    algebra: Algebra | None = None
     normal: Normaliser = field(init=False)
     alternatives: list[n.Conjunction] = field(default_factory=list)
     head: tuple[Expr, ...] = ()
@@ -130,7 +136,7 @@ class RuleDraft:
         """The variables of the head that group its aggregates."""
         gathered = {gather.variable for gather in self.gathers}
         names = sorted(n.variables_of_exprs(self.head) - gathered)
-        return tuple(Slot(name, self.normal.type_of(name)) for name in names)
+        return tuple([Slot(name, self.normal.type_of(name)) for name in names])
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -147,7 +153,7 @@ class RuleDraft:
         head = f"{self.rule.head.name}({', '.join(map(format_expr, self.head))})"
         own = RulePlan(self.rule.head.name, (), self.head, self.keys, self.gathers)
         *gathered, _ = ending_labels(own)
-        return tuple(f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies())
+        return tuple([f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies()])
 
     def _bodies(self) -> Iterator[str]:
         if self.terms:
@@ -251,28 +257,22 @@ def plan_joins(draft: RuleDraft) -> None:
     """Each alternative becomes a join plan."""
     for group in draft.groups:
         if not draft.gathers:
-            reads = n.variables_of_exprs(draft.head)
-            group.joins = _joins(draft, group, draft.head, reads)
+            outputs, reads = draft.head, n.variables_of_exprs(draft.head)
         elif len(group.variants) > 1:
             names = _own(*group.variants[0]).union(draft.live)
-            slots = tuple(Slot(name, draft.normal.type_of(name)) for name in sorted(names))
-            group.outputs, group.joins = slots, _joins(draft, group, slots, names)
+            slots = tuple([Slot(name, draft.normal.type_of(name)) for name in sorted(names)])
+            group.outputs = outputs = slots
+            reads = names
         else:
             ((items, given),) = group.variants
             body = items if group.restricted is None else group.restricted
             inputs, live = draft.inputs, frozenset(draft.live)
             join = plan_join(inputs, body, (), live, draft.bag, given, draft.recursive)
             group.joins = [replace(join, orbit=group.orbit)]
-
-
-def _joins(
-    draft: RuleDraft, group: Group, outputs: Sequence[Expr], reads: frozenset[str]
-) -> list[JoinPlan]:
-    """The joins of a set of rows."""
-    return [
-        plan_join(draft.inputs, items, outputs, reads, False, given, draft.recursive)
-        for items, given in group.variants
-    ]
+            continue
+        for items, given in group.variants:  # a set of rows
+            join = plan_join(draft.inputs, items, outputs, reads, False, given, draft.recursive)
+            group.joins.append(join)
 
 
 def count_by_algebra(draft: RuleDraft) -> None:
@@ -297,14 +297,14 @@ def finish(draft: RuleDraft) -> None:
 
 def _finished(draft: RuleDraft) -> RulePlan:
     rule, head = draft.rule, draft.head
-    joins = tuple(join for group in draft.groups for join in group.joins)
+    joins = tuple([join for group in draft.groups for join in group.joins])
     if not draft.gathers:
         return RulePlan(rule.head.name, joins, head, span=rule.span)
     numbers: list[tuple[int, ...]] = []
     for group in draft.groups:
         begin = sum(map(len, numbers))
         numbers.append(tuple(range(begin, begin + len(group.joins))))
-    outputs = tuple(group.outputs for group in draft.groups)
+    outputs = tuple([group.outputs for group in draft.groups])
     grouped = head, draft.keys, draft.gathers, tuple(numbers), outputs
     return RulePlan(rule.head.name, joins, *grouped, draft.terms, draft.otherwise, rule.span)
 
@@ -374,4 +374,4 @@ def _deltas(
 def _own(items: n.Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
-    return frozenset(name for name in n.variables_of(items) | found if not name.startswith("~"))
+    return frozenset([name for name in n.variables_of(items) | found if not name.startswith("~")])

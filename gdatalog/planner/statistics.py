@@ -43,7 +43,7 @@ def known_value(bound: Expr, values: Mapping[str, Value]) -> Value | None:
 def _even(rows: int, values: int) -> Degrees:
     """The degrees of values that have the same number of rows each."""
     mean = max(1.0, rows / values)
-    powers = tuple(values * mean**k for k in range(MOMENTS + 1))
+    powers = tuple([values * mean**k for k in range(MOMENTS + 1)])
     return Degrees(int(mean), powers)
 
 

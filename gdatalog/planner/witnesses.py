@@ -43,6 +43,6 @@ def _alone(name: str, items: Sequence[Item], last: set[str]) -> Item:
     """The test that a variable has a value, whatever values the other last variables have."""
     own = [item for item in items if name in item.variables]
     held = [item for item in own if item.variables.isdisjoint(last - {name})]
-    part = tuple(renamed(item, {name: f"{name}~"}) for item in held)
+    part = tuple([renamed(item, {name: f"{name}~"}) for item in held])
     reads = variables_of(held) - {name}
     return NotItem(((NotItem((part,), reads),),), reads)

@@ -20,7 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
+from gdatalog.cpu_ops.expressions import Scope, constant
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots

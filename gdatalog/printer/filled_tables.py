@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope, call, constant, to_keys, to_values
+from gdatalog.cpu_ops.expressions import Scope, constant, to_keys, to_values
+from gdatalog.cpu_ops.functions import call
 from gdatalog.plan.join_plan import Apply, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.symbols import SymbolTable

@@ -22,7 +22,7 @@ from gdatalog.plan.effects import Steps, all_steps, merged
 from gdatalog.plan.join_plan import Expr, Generate, Join, JoinPlan, Slot
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.lists import seek
+from gdatalog.printer.lookups import seek
 from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, finished
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
 from gdatalog.printer.nest_state import FULL, STOPPED, Counting

@@ -8,7 +8,8 @@ from math import inf
 import numpy as np
 
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.loop_tables import HashLevel, HashTrie, Tallied
+from gdatalog.storage.count_tables import Tallied
+from gdatalog.storage.loop_tables import HashLevel, HashTrie
 from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
@@ -41,7 +42,7 @@ class LevelLayout:
 class TrieLayout:
     """`number`: the trie's number in the plan; atoms may share a trie. `labels`: the dtype of
     labels, if ranks replace values. `loose`: the values of the third and later columns stand beside
-    those of the second, without offsets (`cpu_ops/best_values.py`). `hashed`: a hash trie, whose
+    those of the second, without offsets (`cpu_ops/loose_tries.py`). `hashed`: a hash trie, whose
     lists are unsorted. `tallied`: an unsorted table of counts that loops fill. `weight`: a bound of
     the sum of the weights, rounded up to a power of four.
 

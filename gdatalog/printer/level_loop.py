@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from gdatalog.plan.join_plan import Join, Slot
 from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.lists import LevelLists, seek
+from gdatalog.printer.cached_intersections import fetch
+from gdatalog.printer.lists import LevelLists
+from gdatalog.printer.lookups import seek
 from gdatalog.printer.measure import measurable_here
 from gdatalog.printer.nest import Point
 from gdatalog.printer.nest_state import Walk
-from gdatalog.printer.reuse import fetch, fetch_ahead
+from gdatalog.printer.reuse import fetch_ahead
 from gdatalog.printer.turns import begin_unit, keys_counted, turns
 from gdatalog.records import dataclass, replace
 

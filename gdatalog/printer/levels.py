@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from gdatalog.plan.effects import participants
 from gdatalog.plan.join_plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.nest import TrieNode, recoding
+from gdatalog.printer.cached_intersections import recall
 from gdatalog.printer.level_loop import LevelLoop
-from gdatalog.printer.lists import LevelLists, seek, walk_of
+from gdatalog.printer.lists import LevelLists, walk_of
+from gdatalog.printer.lookups import seek
 from gdatalog.printer.measure import counted, last_pair, measure_pair
 from gdatalog.printer.nest import Point
 from gdatalog.printer.nest_state import FAILED, Walk
 from gdatalog.printer.recode import print_bits, print_recoded
-from gdatalog.printer.reuse import close_marks, look_ahead, recall
+from gdatalog.printer.reuse import close_marks, look_ahead
 from gdatalog.printer.turns import tasks
 from gdatalog.records import replace
 

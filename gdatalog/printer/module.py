@@ -3,8 +3,8 @@
 Each step is printed inside the previous one. A step that tests a row prints `continue` for rows
 that fail, so every scope is a loop, even if it runs only once. Work that does not depend on a loop
 is hoisted out of it: ranges of lists, intersections, marks. `levels.py` and `recode.py` print the
-steps that extend rows; `leaves.py` prints what happens to a complete row. A branch prints loops
-that compute an existence test, a count or an aggregate for each row.
+steps that extend rows; `leaves.py` prints what happens to a complete row.
+`branches.py` prints what a branch computes for each row.
 """
 
 from __future__ import annotations
@@ -19,23 +19,19 @@ from gdatalog.plan import join_plan as plan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.printer.arguments import Argument, LevelArgument
+from gdatalog.printer.branches import print_branch
+from gdatalog.printer.cached_intersections import find_kept
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import (
-    Accumulators,
-    BranchCount,
-    Gathered,
     GroupLeaf,
-    WitnessLeaf,
-    accumulable,
 )
 from gdatalog.printer.level_loop import last_loop
 from gdatalog.printer.levels import print_generate, print_join, spreads, spreads_behind
-from gdatalog.printer.lists import seek
+from gdatalog.printer.lookups import seek
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
 from gdatalog.printer.nest_state import ARRAY, Counter, Counting
-from gdatalog.printer.recode import count_bits, looked_up
-from gdatalog.printer.reuse import find_kept
+from gdatalog.printer.recoded_lists import looked_up
 from gdatalog.printer.tallies import print_tally
 from gdatalog.printer.turns import begin_unit, tasks
 from gdatalog.records import dataclass
@@ -257,9 +253,6 @@ def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[npt.DTypeLi
             nest.run(inner)
 
 
-# Steps.
-
-
 class StepPrinter(NestPrinter):
     """Prints the steps of a plan, and its leaf inside them."""
 
@@ -333,85 +326,3 @@ class StepPrinter(NestPrinter):
         for end in range(len(names) - 1, 0, -1):
             for a, b in pairwise(names[: end + 1]):
                 self.text.line(f"{a}, {b} = min({a}, {b}), max({a}, {b})")
-
-
-# Branches.
-
-
-def print_branch(here: Point, step: plan.Branch) -> None:
-    nest = here.nest
-    split, nest.split = nest.split, True  # a branch's loops are not split into tasks
-    if step.mode == "aggregate":
-        _aggregate(here, step)
-    elif step.mode == "count":
-        _count(here, step)
-    else:
-        _exists(here, step)
-    nest.split = split
-
-
-def _exists(here: Point, step: plan.Branch) -> None:
-    text, found = here.text, here.text.name("found")
-    text.line(f"{found} = False")
-    for number, inside in enumerate(step.alternatives):
-        inner = here.inside(inside, WitnessLeaf(found))
-        inner.found = found
-        # later alternatives run only if no earlier one has a match
-        inner.run_once("1" if number == 0 else f"0 if {found} else 1")
-    with text.block(f"if {'not ' if step.mode == 'exists' else ''}{found}"):
-        text.line("continue")
-
-
-def _count(here: Point, step: plan.Branch) -> None:
-    nest, text = here.nest, here.text
-    counts: list[str] = []
-    for inside in step.alternatives:
-        if step.terms or not counts:
-            counts.append(text.name("count"))
-            text.line(f"{counts[-1]} = np.int64(0)")
-        inner = here.inside(inside, BranchCount(counts[-1]))
-        if inner.group is None or not count_bits(inner):
-            inner.group = None
-            inner.run_once()
-    count = _signed_sum(nest, step, counts) if step.terms else counts[0]
-    with text.block(f"if {count} == 0"):
-        text.line("continue")
-    here.weights.append(count)
-
-
-def _signed_sum(nest: NestPrinter, step: plan.Branch, counts: Sequence[str]) -> str:
-    """The signed sum of the terms. Only the first term, the largest, may leave 64 bits."""
-    text, total = nest.text, nest.text.name("count")
-    for number, (coefficient, (first, *others)) in enumerate(step.terms):
-        product = counts[first]
-        for other in others:
-            if number == 0 or nest.modular:
-                product = nest.product(product, counts[other])
-            else:
-                product = f"{product} * {counts[other]}"
-        if abs(coefficient) != 1:
-            product = f"{abs(coefficient)} * ({product})"
-        if number == 0:
-            assert coefficient > 0
-            text.line(f"{total} = np.int64({product})")
-        elif nest.modular:
-            signed = product if coefficient > 0 else f"(modulus - {product} % modulus)"
-            text.line(f"{total} = {nest.sum(total, signed)}")
-        else:
-            text.line(f"{total} {'+' if coefficient > 0 else '-'}= {product}")
-    return total
-
-
-def _aggregate(here: Point, step: plan.Branch) -> None:
-    reduction, text, leaf = step.reduction, here.text, Gathered()
-    assert reduction is not None
-    if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):
-        raise Unprintable(f"{reduction.kind} over alternatives or with its witnesses")
-    accumulators = Accumulators(here.nest, [reduction])
-    leaf.gather(accumulators)
-    here.inside(step.alternatives[0], leaf).run_once()
-    value = accumulators.value(0)
-    if reduction.kind not in ("count", "sum"):
-        with text.block(f"if {accumulators.count} == 0"):
-            text.line("continue")
-    here.bind(reduction.variable, value)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.join_plan import Join, Participant, Slot, Step
+from gdatalog.plan.join_plan import Join, Slot, Step
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
-from gdatalog.printer.bitsets import ascends, constraints_of, cuts_of, measure_bits, set_of, word_of
-from gdatalog.printer.lists import cut_range, seek
+from gdatalog.printer.bitsets import constraints_of, cuts_of, measure_bits, set_of, word_of
+from gdatalog.printer.lists import cut_range
+from gdatalog.printer.lookups import seek
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import BitsetWords, Range, RecodedList
+from gdatalog.printer.recoded_lists import adjacencies, least_length, looked_up, rowed_nodes
 from gdatalog.printer.turns import begin_unit, shared_turns
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again
@@ -37,7 +38,7 @@ def print_recoded(here: Point, group: Recoding) -> None:
         text.line(f"{names[1]} = min({stop}, c1)")
         start, stop = names
     words = text.name("words")
-    least = _least(nest, steps, group)
+    least = least_length(nest, steps, group)
     with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
         text.line(f"{words} = ({high} - {low} + 63) >> 6")
         rows = _make_rows(nest, steps, group, (low, high))
@@ -46,7 +47,7 @@ def print_recoded(here: Point, group: Recoding) -> None:
         inner.clip = inner.unit = None
         if here.clip is not None:
             inner.first_task = None
-        rowed = _rowed(nest, steps, group)
+        rowed = rowed_nodes(nest, steps, group)
         inner.group = RecodedList(group, values, low, high, words, rows, rowed)
         turn, position = text.name("i"), text.name("j")
         lanes = _by_lanes(inner)
@@ -73,7 +74,7 @@ def _make_rows(
         array = nest.arguments.scratch(text.name("places"), "places", (level,))
         places = array, nest.arguments.scalar("base", level)
         text.line(nest.call("place", values, *ends, *places))
-    for node in _adjacencies(nest, steps, group):
+    for node in adjacencies(nest, steps, group):
         trie = nest.number[node.trie]
         rows[trie] = nest.arguments.scratch(text.name("rows"), "rows", (level,))
         root = nest.level(TrieNode(node.trie, ()))
@@ -189,50 +190,3 @@ def count_bits(here: Point) -> bool:
     here.at = at
     here.leaf.count(here, *measure_bits(here, constraints_of(nest, here.join, group)))
     return True
-
-
-# ---------------------------------------------------------------------------------- the group
-
-
-def _adjacencies(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> list[TrieNode]:
-    """One node for each trie that rows are built from."""
-    found: dict[object, TrieNode] = {}
-    for step in group.joins(steps, nest.paths):
-        for part in step.participants:
-            node = nest.paths.node(part)
-            if node != group.within and node.terms:
-                found.setdefault(node.trie, node)
-    return list(found.values())
-
-
-def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
-    """Whether a participant needs a lookup at the root, because no row of the group covers it."""
-    node = nest.paths.node(part)
-    if node.terms:
-        return False
-    return not nest.paths.goes_on(part) or nest.paths.child(part) not in group.rowed
-
-
-def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozenset[TrieNode]:
-    """The nodes whose lists only the group's levels read, as rows of bits."""
-    inside: set[TrieNode] = set()
-    outside: set[TrieNode] = set()
-    levels = {id(step) for step in group.joins(steps, nest.paths)}
-    for step in all_steps(tuple(steps)):
-        nodes = {nest.paths.node(part) for part in participants(step)}
-        (inside if id(step) in levels else outside).update(nodes)
-    return frozenset(inside - outside)
-
-
-def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
-    """The least length of a list that can contain a match: the length of the longest chain of
-    levels with ascending values."""
-    longest: dict[str, int] = {}
-    for step in group.joins(steps, nest.paths):
-        below = [1]
-        for part in step.participants:
-            node = nest.paths.node(part)
-            if node.depth == 1 and isinstance(node.terms[0], Slot) and ascends(node):
-                below.append(longest.get(node.terms[0].name, 0) + 1)
-        longest[step.variable] = max(below)
-    return max(longest.values())

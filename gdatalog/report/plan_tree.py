@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.draft import UNKNOWN
+from gdatalog.engine.evaluator.asked_parts import evaluated_since
 from gdatalog.engine.evaluator.demanded import demanded_for, part_of
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.execution import Execution
@@ -26,7 +27,7 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.passes import PassRecord
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.report.folded import WORK
 from gdatalog.report.passes import pass_nodes, program_passes, stratum_passes
 from gdatalog.report.rules import Executor, order_of, plan_nodes, with_dedup
@@ -212,8 +213,9 @@ def explain(execution: Execution, names: Sequence[str], why: str = "asked for") 
     parts: list[tuple[Evaluator, list[str]]] = [(execution.evaluator, [])]
     notes: dict[str, None] = {}
     for name in names:
-        part = part_of(execution.evaluator, name, whole)
         rewritten = demanded_for(execution.evaluator, name, whole)
+        part = part_of(execution.evaluator, rewritten)
+        notes.update(dict.fromkeys(evaluated_since(execution.evaluator, name)))
         if rewritten is not None:
             covered = (rewritten.covered,) if rewritten.covered else ()
             notes.update(dict.fromkeys((*rewritten.program.notes, *covered)))

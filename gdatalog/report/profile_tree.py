@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import Costs
@@ -13,7 +12,7 @@ from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, field, fields
+from gdatalog.records import cached_property, dataclass, field, fields
 from gdatalog.report import plan_tree, rules
 from gdatalog.report.hints import costliest
 from gdatalog.report.rules import Executor, Happened, StratumRan

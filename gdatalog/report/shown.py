@@ -10,13 +10,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, cached_property
+from functools import cache
 from math import isfinite, log10
 from pathlib import Path
 from typing import Any, Self
 
 from gdatalog.errors import UsageError
 from gdatalog.options import FORMS
+from gdatalog.records import cached_property
 from gdatalog.report import tree as plain
 from gdatalog.report.folded import folded, is_large, named_part
 from gdatalog.report.tree import Cell, Kind, ReportNode, TextTable, about, took

@@ -26,9 +26,9 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.shell.messages import say
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress_line import ProgressLine
-from gdatalog.storage.data_files import version_of
 from gdatalog.storage.facts_files import find_facts
-from gdatalog.storage.parts import Version
+from gdatalog.storage.file_sets import version_of
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text

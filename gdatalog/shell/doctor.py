@@ -191,18 +191,18 @@ def _gpu(clear: bool) -> Iterator[Finding]:
 
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
     """The cache of compiled kernels, if it holds any."""
-    from gdatalog.codegen import cache
+    from gdatalog.codegen import kernel_cache
 
     if clear:
-        went = cache.free_kernels(0)
+        went = kernel_cache.free_kernels(0)
         yield Finding(
             "kernel cache", f"deleted {amount(went.modules, 'kernels')}, {format_bytes(went.bytes)}"
         )
         return
-    kept = cache.kernels_size()
+    kept = kernel_cache.kernels_size()
     if kept.modules:
         text = f"{amount(kept.modules, 'kernels')}, {format_bytes(kept.bytes)}"
-        yield Finding("kernel cache", f"{text} in {cache.kernel_folder()}")
+        yield Finding("kernel cache", f"{text} in {kernel_cache.kernel_folder()}")
 
 
 def _device() -> Finding:

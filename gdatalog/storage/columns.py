@@ -15,23 +15,19 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.imported_later import pa, pc
-from gdatalog.storage.places import DataPlace, SomeRows, shown
-from gdatalog.storage.table import (
-    Array,
-    Column,
-    TextColumn,
+from gdatalog.storage.column_arrays import (
     arrow_numbers,
     borrowed,
-    device_column,
     empty_column,
     encoded,
-    fetched,
     floats,
     instants,
     integers,
-    lies_on_device,
 )
+from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
+from gdatalog.storage.imported_later import pa, pc
+from gdatalog.storage.places import DataPlace, SomeRows, shown
+from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import (
     INT_MAX,
     INT_MIN,
@@ -81,9 +77,6 @@ def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values:
         raise place.mismatch(0, declared, values[0], found)
 
 
-# ---------------------------------------------------------------- NumPy
-
-
 def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> Typed:
     """A one-dimensional array; integers of 64 bits and bools are not copied."""
     if values.ndim != 1:
@@ -127,9 +120,6 @@ def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
     return place.error(0, message, cures.get(values.dtype.kind))
 
 
-# ---------------------------------------------------------------- pandas
-
-
 def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A Series, an Index or an extension array."""
     import pandas as pd
@@ -153,9 +143,6 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
     except (pa.ArrowException, TypeError, ValueError):
         return object_column(list(series), declared, place)
     return arrow_column(values, declared, place)
-
-
-# ---------------------------------------------------------------- Arrow
 
 
 def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) -> Typed:

@@ -1,4 +1,4 @@
-"""Duplicate rows, found by the cheapest test that decides; groups of equal rows, in files if large.
+"""Duplicate rows, found by the cheapest test that decides; numbers of groups of equal rows.
 
 - Rows that lie in order: neighbours are compared.
 - A column without equal values: no two rows are equal. A sample finds the column to look at.
@@ -8,33 +8,27 @@
   are compared. Where so many are equal that they tell little, the rows are sorted.
 
 Every load asks this, so no compiler is started for it.
-
-Partial results of groups that do not fit into memory are written to files, as one run sorted by
-the hash partition of their keys. At the end each partition is aggregated separately; one that is
-still too large is divided again by another hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch, working_space
-from gdatalog.storage.on_device import KnownRows, rows_among
+from gdatalog.cancellation import current_watch, working_space
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
     Span,
     ascending,
     firsts,
-    order_rows,
-    row_firsts,
     spans_of,
 )
+from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges, sort_values
 
@@ -195,139 +189,3 @@ def mix(numbers: Array) -> None:
     """Mixes 64-bit numbers in place, so that each bit depends on all bits."""
     numbers *= FACTOR
     numbers ^= numbers >> np.uint64(32)
-
-
-# Numbers groups of equal rows: with a table if there are few possible rows, else with a sort.
-
-# Maximum entries of a table for groups: per row, or in all.
-COUNTED, SMALL = 2, 1 << 12
-
-
-def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-    """(first, groups): the first row of each distinct row, and for each row its group's number.
-
-    Groups are numbered in the order of the rows' values.
-    """
-    if not columns:
-        return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
-    with working_space("grouping", 48 * length):
-        return cancellable(length, lambda: _group_rows(columns, length))
-
-
-def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-    packing, row_bits = RowPacking.of(columns), (length - 1).bit_length()
-    bits = 0 if packing is None else sum(packing.bits)
-    if packing is not None and 1 << bits <= max(COUNTED * length, SMALL):
-        return _counted_groups(packing.pack(columns), length)
-    if packing is None or bits + row_bits > 63:
-        order = order_rows(columns)
-        marks = row_firsts([column[order] for column in columns])
-        return order[marks], _numbered(order, marks)
-    packed = packing.pack(columns)
-    # A sort of plain integers is faster than one that also moves the rows' numbers.
-    packed <<= row_bits
-    packed |= np.arange(length)
-    packed = sort_values(packed, own=True)
-    order = packed & ((1 << row_bits) - 1)
-    marks = firsts(packed >> row_bits)
-    return order[marks], _numbered(order, marks)
-
-
-def _counted_groups(packed: Array, length: int) -> tuple[Array, Array]:
-    """Groups rows with small numbers: each number is looked up in a table."""
-    counts = np.bincount(packed)
-    present = np.flatnonzero(counts)
-    groups = packed
-    if len(present) < len(counts):
-        numbers = np.empty(len(counts), dtype=np.int64)
-        numbers[present] = np.arange(len(present))
-        groups = numbers[packed]
-    few = 16 * len(present)  # rows: usually enough to find each group
-    first = _first_of(groups[:few], len(present))
-    if few < length and int(first.min()) < 0:
-        first = _first_of(groups, len(present))
-    return first, groups
-
-
-def _first_of(groups: Array, count: int) -> Array:
-    """The first row of each group; -1 where there is none."""
-    first = np.full(count, -1, dtype=np.int64)
-    first[groups[::-1]] = np.arange(len(groups) - 1, -1, -1)  # the last assignment stays
-    return first
-
-
-def _numbered(order: Array, marks: Array) -> Array:
-    """The group number of each row, from the sorted order and the first row of each group."""
-    groups, numbers = np.empty(len(order), dtype=np.int64), np.cumsum(marks) - 1
-
-    def fill(part: slice) -> None:  # one large call would hold the GIL
-        groups[order[part]] = numbers[part]
-
-    in_ranges(fill, len(order))
-    return groups
-
-
-# Groups that do not fit into memory: files of partial results, partitioned by key hash.
-
-
-PARTITION_BITS = 4  # of a hash that say the partition
-DEALT_AT_ONCE = 1 << 17  # rows that are dealt, or read back, at a time
-
-
-class SpilledGroups:
-    """`width`: the number of key columns, which come first. `level`: how often the rows have been
-    divided before."""
-
-    def __init__(self, width: int, level: int) -> None:
-        self.width = width
-        self.level = level
-        # Of partial results under None, and of distinct rows by the place of their aggregate: rows
-        # by partition, and where the partitions' rows begin.
-        self.files: list[tuple[int | None, Columns, Array]] = []
-
-    def write(self, what: int | None, blocks: Sequence[Columns], spill: Spill) -> None:
-        """Writes the rows of blocks, partition by partition."""
-        rows = spill.columns(np.result_type(*parts) for parts in zip(*blocks, strict=True))
-        dealt = [self._dealt(block[: self.width]) for block in blocks]
-        bounds = [0]
-        for number in range(1 << PARTITION_BITS):
-            for block, (order, begins) in zip(blocks, dealt, strict=True):
-                low, high = int(begins[number]), int(begins[number + 1])
-                for start in range(low, high, DEALT_AT_ONCE):
-                    part = order[start : min(high, start + DEALT_AT_ONCE)]
-                    rows.append([column[part] for column in block])
-            bounds.append(len(rows))
-        self.files.append((what, rows.finish(), np.array(bounds)))
-
-    def _dealt(self, keys: Sequence[Array]) -> tuple[Array, Array]:
-        """The rows sorted by partition, and the start of each partition."""
-        mixed = np.full(len(keys[0]), np.uint64(self.level + 1) * FACTOR)
-        for key in keys:
-            mixed ^= key.astype(np.int64).view(np.uint64)
-            mix(mixed)
-        owner = (mixed >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
-        order = np.argsort(owner, kind="stable").astype(np.int32)
-        return order, np.searchsorted(owner[order], np.arange((1 << PARTITION_BITS) + 1))
-
-    def partitions(self) -> Iterator[Iterator[tuple[int | None, Columns]]]:
-        """Yields each partition's rows in blocks."""
-        return (self._rows(number) for number in range(1 << PARTITION_BITS))
-
-    def _rows(self, number: int) -> Iterator[tuple[int | None, Columns]]:
-        for what, columns, bounds in self.files:
-            low, high = int(bounds[number]), int(bounds[number + 1])
-            for start in range(low, high, DEALT_AT_ONCE):
-                part = slice(start, min(high, start + DEALT_AT_ONCE))
-                yield what, tuple(column[part] for column in columns)
-
-
-def lengths_of_groups(keys: Columns) -> Array:
-    """The row count of each group, for rows sorted by group."""
-    starts = [np.zeros(min(1, len(keys[0])), dtype=np.int64)]
-    for start in range(1, len(keys[0]), DEALT_AT_ONCE):
-        new = np.zeros(min(DEALT_AT_ONCE, len(keys[0]) - start), dtype=np.bool_)
-        for key in keys:
-            new |= key[start : start + DEALT_AT_ONCE] != key[start - 1 : start - 1 + len(new)]
-        starts.append(np.flatnonzero(new) + start)
-    lengths: Array = np.diff(np.append(np.concatenate(starts), len(keys[0])))
-    return lengths

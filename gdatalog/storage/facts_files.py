@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import text_files
-from gdatalog.storage.data_files import PACKED
-from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
-from gdatalog.storage.frames import table_of_file, with_row_ids
+from gdatalog.storage import line_blocks, text_files
+from gdatalog.storage.delimited import MARK
+from gdatalog.storage.file_sets import PACKED
+from gdatalog.storage.frames import table_of_file
 from gdatalog.storage.load_options import (
     PLAIN,
     Declared,
@@ -30,8 +30,10 @@ from gdatalog.storage.load_options import (
     flag_of,
     options_of_text,
 )
+from gdatalog.storage.plain_text import ColumnLayout, cut_columns
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
+from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
 
 # Returns the set to add the texts of a file to.
@@ -169,14 +171,14 @@ class _FactsText:
         if len(blocks) == 1:
             yield self._table(blocks[0])
             return
-        text_files.report_size(blocks[-1][1])
+        line_blocks.report_size(blocks[-1][1])
         with open(self.path, "rb", buffering=0) as file:  # a tab in any block decides for all
-            delimiter = self._cut_by(iter(partial(file.read, text_files.PIECE), b""))
+            delimiter = self._cut_by(iter(partial(file.read, line_blocks.PIECE), b""))
         known = replace(self, delimiter=delimiter)
-        for block in text_files.each_block(blocks):
+        for block in line_blocks.each_block(blocks):
             yield known._table(block, blocks)
 
-    def _table(self, block: text_files.Block, blocks: Sequence[text_files.Block] = ()) -> Table:
+    def _table(self, block: line_blocks.Block, blocks: Sequence[line_blocks.Block] = ()) -> Table:
         """The rows of one of several blocks, or of the whole file."""
         plain = self.positions is None and not self.options.mends
         found = self._cut(block, bool(blocks)) if plain else None
@@ -187,18 +189,18 @@ class _FactsText:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
         return table_of_file(raw, self._options(block))
 
-    def _blocks(self) -> list[text_files.Block]:
+    def _blocks(self) -> list[line_blocks.Block]:
         """Blocks of whole lines. A single block if the file is small or compressed, or if line
         breaks may be within quotes."""
         path = self.path
         if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
             return [(0, 0)]
         try:
-            return text_files.blocks_of(path)
+            return line_blocks.blocks_of(path)
         except OSError:  # reading it reports the error
             return [(0, 0)]
 
-    def _options(self, block: text_files.Block) -> LoadOptions:
+    def _options(self, block: line_blocks.Block) -> LoadOptions:
         # Columns match by position: the names of the header may even be equal.
         header = self.header and not block[0]
         return replace(self.options, header=header, columns=self.declared.columns)
@@ -211,15 +213,15 @@ class _FactsText:
         is_csv = self.quoted or format_of(self.path, "facts") == "csv"
         return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
 
-    def _raw(self, block: text_files.Block, several: bool) -> Raw:
+    def _raw(self, block: line_blocks.Block, several: bool) -> Raw:
         """The cells of a block, as texts."""
         first_line = 1
         if several:
             with open(self.path, "rb", buffering=0) as file:
                 last = max(at for at in self.lines if at <= block[0])
-                first_line = self.lines[last] + text_files.lines_between(file, last, block[0])
+                first_line = self.lines[last] + line_blocks.lines_between(file, last, block[0])
             self.lines[block[0]] = first_line
-            data = text_files.bytes_of_block(self.path, block)
+            data = line_blocks.bytes_of_block(self.path, block)
         else:
             data = read_bytes(self.path, self.options.pipes).removeprefix(MARK)
         raw = text_files.raw_of_text(
@@ -232,7 +234,7 @@ class _FactsText:
         )
         return replace(raw, names=None)
 
-    def _cut(self, block: text_files.Block, several: bool) -> Table | None:
+    def _cut(self, block: line_blocks.Block, several: bool) -> Table | None:
         """The rows of a plain block, split in one pass, without the texts of columns that are not
         `kept`."""
         path, declared = self.path, self.declared
@@ -241,7 +243,7 @@ class _FactsText:
         try:
             with open(path, "rb", buffering=0) as file:
                 delimiter = check_delimiter(
-                    self._cut_by(iter(partial(file.read, text_files.PIECE), b""))
+                    self._cut_by(iter(partial(file.read, line_blocks.PIECE), b""))
                 )
                 start = block[0]
                 if not start:
@@ -252,7 +254,7 @@ class _FactsText:
                 end = block[1] if several else os.fstat(file.fileno()).st_size
                 length = end - file.seek(start)
                 if not several:
-                    text_files.report_size(length)
+                    line_blocks.report_size(length)
                 blank = declared.types == ("symbol",) and not self.quoted
                 # Other columns are read in any case: a value of another type is an error.
                 wanted = [

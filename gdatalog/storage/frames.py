@@ -1,4 +1,4 @@
-"""Data frames and other Python data become tables, with a column of row numbers on request.
+"""Data frames and other Python data become tables.
 
 Supported data: DataFrames (pandas, polars, cuDF), objects with Arrow's interface (tables, batches,
 streams, DuckDB relations), NumPy and CuPy arrays (of one or two dimensions, or structured),
@@ -11,7 +11,7 @@ unless the options drop the rows or fill the values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -21,22 +21,18 @@ import numpy as np
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import Cells, arrow_texts, as_arrow, cells_column, kind_of
+from gdatalog.storage.column_arrays import empty_column
+from gdatalog.storage.column_matching import match_columns
 from gdatalog.storage.columns import arrow_array, column_from, object_column
-from gdatalog.storage.headers import match_columns
+from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
-from gdatalog.storage.load_options import PLAIN, LoadOptions, TypedColumns, row_count
+from gdatalog.storage.load_options import PLAIN, LoadOptions, row_count
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
-from gdatalog.storage.table import (
-    Array,
-    Column,
-    Table,
-    TextColumn,
-    empty_column,
-    fetched,
-    lies_on_device,
-)
+from gdatalog.storage.row_ids import with_row_ids
+from gdatalog.storage.table import Array, Column, Table, TextColumn
+from gdatalog.storage.wrong_cells import MISSING
 from gdatalog.values import TypeName, is_unicode
 
 # The wanted columns: the name of each, its position in the data, and its declared type.
@@ -157,47 +153,6 @@ def _empty_table(options: LoadOptions, is_frame: bool) -> Table:
 
 def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
     return Table(names, types, tuple(empty_column(kind) for kind in types), 0)
-
-
-# A column of row numbers keeps equal rows apart, although a relation is a set.
-
-
-def with_row_ids(
-    read: Callable[[LoadOptions], Iterable[Table]], options: LoadOptions
-) -> Iterator[Table]:
-    """The tables that `read` returns, with a column of consecutive row numbers if the options name
-    one: at its declared position, else in front."""
-    name, declared, what = options.row_id, options.declared, options.what
-    if name is None:
-        yield from read(options)
-        return
-    at, next_number = 0, options.first_row_id
-    if declared is not None:
-        pairs = dict(zip(declared.columns, declared.types, strict=True))
-        if pairs.get(name) != "int":
-            found = f"{name}: {pairs[name]}" if name in pairs else "no such column"
-            raise DataError(
-                f"{what}: the row numbers are to be the column {name!r}, and the relation has "
-                f"{found}",
-                hint=f"declare {name}: int",
-            )
-        at = declared.columns.index(name)
-        del pairs[name]
-        declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
-    for table in read(replace(options, declared=declared)):
-        if name in table.names:
-            raise DataError(
-                f"{what}: the data has a column {name!r} already",
-                hint="give the row numbers another name",
-            )
-        numbers = np.arange(next_number, next_number + table.length, dtype=np.int64)
-        next_number += table.length
-        yield Table(
-            (*table.names[:at], name, *table.names[at:]),
-            (*table.types[:at], "int", *table.types[at:]),
-            (*table.columns[:at], numbers, *table.columns[at:]),
-            table.length,
-        )
 
 
 # Missing values: finds them, drops their rows, or fills them.

@@ -14,16 +14,17 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.storage.degrees import COMPARE, AdjacencyLists
+from gdatalog.records import cached_property
+from gdatalog.storage.degrees import AdjacencyLists
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_tests import COMPARE
 from gdatalog.storage.rows import DENSE, Columns, sorted_set
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill, gathered

@@ -43,8 +43,8 @@ class Kept(Generic[Made]):
     def take(self, rows: Keeping) -> Made | None:
         """Removes and returns the value; of several threads, one gets it. For values that change
         with the next version."""
-        found: Made | None = rows.kept.pop(self, None)
-        return found
+        taken: Made | None = rows.kept.pop(self, None)
+        return taken
 
 
 def carry(before: Keeping, after: Keeping) -> None:

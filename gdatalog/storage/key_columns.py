@@ -16,20 +16,21 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
+from gdatalog.storage.column_arrays import is_borrowed
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn, is_borrowed
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import INT_MAX, TypeName
 
 LOADING = "rows that are loaded"  # the account's name for keys during loading
 SPELLED = 24  # bytes of a text in a set, beside its characters
-FEW_GIVEN = 64  # rows that are converted value by value
+CONVERTED_ALONE = 64  # rows that are converted value by value
 SAMPLE = 1 << 10  # texts of a column that are measured
 
 
@@ -49,7 +50,7 @@ def relation_of_few(
 ) -> Relation | None:
     """The relation of a few rows, given as a list of tuples; None unless each value plainly has the
     type of its column."""
-    if type(data) is not list or not 0 < len(data) <= FEW_GIVEN or not types:
+    if type(data) is not list or not 0 < len(data) <= CONVERTED_ALONE or not types:
         return None
     if any(type(row) is not tuple or len(row) != len(types) for row in data):
         return None

@@ -15,10 +15,11 @@ import numpy as np
 from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.device_columns import fetched, from_cudf, lies_on_device
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.places import DataPlace, shown
-from gdatalog.storage.table import Table, fetched, from_cudf, lies_on_device
+from gdatalog.storage.table import Table
 from gdatalog.values import plain
 
 if TYPE_CHECKING:

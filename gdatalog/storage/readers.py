@@ -20,29 +20,30 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Kinds
-from gdatalog.storage.data_files import (
-    PACKED,
-    File,
-    damaged,
-    files_of,
-    is_set,
-    raws_of_parquet,
-    read_set,
-    with_keys,
-)
+from gdatalog.storage.column_matching import match_columns
+from gdatalog.storage.data_files import damaged, raws_of_parquet
 from gdatalog.storage.delimited import MARK, READING, Delimited, Record, no_break_in_quotes
-from gdatalog.storage.frames import table_of_file, with_row_ids
+from gdatalog.storage.file_sets import PACKED, File, files_of, is_set, read_set
+from gdatalog.storage.frames import table_of_file
 from gdatalog.storage.headers import (
     CellsBelow,
     come_again,
     header_names,
     is_year,
-    match_columns,
     other_numbers,
     tell,
     verdict,
 )
 from gdatalog.storage.imported_later import pa
+from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
+from gdatalog.storage.line_blocks import (
+    PIECE,
+    Block,
+    blocks_of,
+    bytes_of_block,
+    each_block,
+    report_size,
+)
 from gdatalog.storage.load_options import (
     PLAIN,
     FilePath,
@@ -52,21 +53,15 @@ from gdatalog.storage.load_options import (
     broken_link,
     check_delimiter,
 )
+from gdatalog.storage.parquet_groups import with_keys
 from gdatalog.storage.raw import Raw, raw_of_arrow
+from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
-    PIECE,
     SAMPLE,
     UTF16,
-    Block,
-    blocks_of,
-    bytes_of_block,
     check_width,
-    each_block,
-    raw_of_json,
-    raw_of_json_lines,
     raw_of_text,
-    report_size,
     sniffed,
     texts_among,
 )

@@ -2,7 +2,7 @@
 
 A change makes a new relation, so readers of this one are not affected: an interrupted query leaves
 the database as it was. A relation that extends another keeps the new rows in a separate part, and
-can tell which rows are new since a version of the other (`parts.py`).
+can tell which rows are new since a version of the other (`history.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage import parts, remote
-from gdatalog.storage.degrees import mask
+from gdatalog.storage.coded import Coded
+from gdatalog.storage.deferred_rows import DeferredRows
+from gdatalog.storage.dictionary import Dictionary
+from gdatalog.storage.history import History, Version, extended, rows_since, stacked
 from gdatalog.storage.kept import carry, kept_nbytes
-from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
+from gdatalog.storage.keys import decode_blocks, narrow
 from gdatalog.storage.load_options import Names, Types
-from gdatalog.storage.on_device import DeviceOps, KnownRows
-from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
-from gdatalog.storage.row_store import SORTED_BELOW, RowStore, held_by, joined_column
+from gdatalog.storage.membership import held_by
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.ranked_tries import ranked_trie
+from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.storage.row_store import SORTED_BELOW, RowStore, joined_column
+from gdatalog.storage.row_tests import mask
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, few_sorted
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, trie_name
-from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
+from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
-FEW = 1 << 12  # rows that are merged by sorting them together
+SORTED_TOGETHER = 1 << 12  # rows that are merged by sorting them together
 
 
 class Relation:
@@ -54,7 +60,7 @@ class Relation:
         self.store = store  # the rows as they arrived: on the host, on a device, or both
         self._tries: dict[TrieName, Trie] = {}
         self._asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
-        deferred = isinstance(store, parts.DeferredRows)
+        deferred = isinstance(store, DeferredRows)
         kind = parts.DeferredStatistics if deferred else Statistics
         self.statistics = kind(store, types, self._tries)
         self.version = Version()
@@ -199,7 +205,7 @@ class Relation:
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
-            if sum(len(block[0]) for block in blocks) <= FEW:
+            if sum(len(block[0]) for block in blocks) <= SORTED_TOGETHER:
                 return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]
@@ -229,10 +235,10 @@ class Relation:
 
     def holds(self, rows: Columns) -> Array:
         """A mask of the `rows` that are in this relation, which has at least one column."""
-        found: Array = np.zeros(len(rows[0]), dtype=np.bool_)
+        held: Array = np.zeros(len(rows[0]), dtype=np.bool_)
         for part in self.parts:
-            found |= held_by(part.store, rows)
-        return found
+            held |= held_by(part.store, rows)
+        return held
 
     # ----------------------------------------------------------------------------------- rows
 
@@ -293,8 +299,12 @@ class Relation:
 
     def part(self, rows: Array) -> Relation:
         """The relation of some rows, by their indices in `rows`."""
-        keys = tuple(key[rows] for key in self.store.as_they_are())
-        distinct = self.store.known >= KnownRows.DISTINCT
+        return self.part_of(self.rows, rows)
+
+    def part_of(self, among: Columns, rows: Array) -> Relation:
+        """The relation of some of these rows, which `rows` returned, by their indices there."""
+        keys = tuple(key[rows] for key in among)
+        distinct = self.store.known >= KnownRows.DISTINCT and among is self.rows
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
@@ -389,7 +399,7 @@ class Relation:
     @property
     def indexes(self) -> Collection[TrieName]:
         """The tries that have been built."""
-        return self._tries.keys()
+        return tuple(self._tries)
 
     def _build(self, order: tuple[int, ...], tests: Tests, weighted: bool, ranked: bool) -> Trie:
         if ranked:

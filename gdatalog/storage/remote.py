@@ -7,10 +7,9 @@ surveys them for the planner. Code that needs columns on this machine fetches th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.load_options import TypedColumns

@@ -1,4 +1,4 @@
-"""The rows of a relation as they arrived, made distinct and sorted on demand; tests of membership.
+"""The rows of a relation as they arrived, made distinct and sorted on demand.
 
 Rows arrive in blocks: from data (in any order, perhaps with duplicates), or from the threads of an
 executor (distinct). Sorting millions of rows costs more than most queries on them, and is often
@@ -6,10 +6,6 @@ unnecessary: an export takes any order, and an index sorts only its own columns.
 
 Rows that a device has made stay there until code on the host needs them; then they are copied once.
 Counting needs no copy, and the device builds its own tries from them in place.
-
-Membership is tested with a bit for each possible row, or by searching. The bitmap of a dense set,
-such as a closure, takes a fraction of its memory, and a test is one access. Other sets are sorted
-and searched. For a few rows an unsorted set is not sorted: one pass finds the candidates.
 """
 
 from __future__ import annotations
@@ -24,15 +20,14 @@ from gdatalog.account import spending
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, rows_among
+from gdatalog.storage.on_device import DeviceStore, KnownRows
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.rows import (
     DENSE,
     INT32_MAX,
     INT32_MIN,
     Columns,
     Span,
-    in_sorted,
-    sorted_set,
     spans_of,
 )
 from gdatalog.storage.sorting import sort_rows
@@ -300,81 +295,3 @@ def _mixed_sum(column: Array) -> int:
 
     in_ranges(add, len(column))
     return sum(sums) % (1 << 64)
-
-
-# Tests which rows are in a set.
-
-
-SEARCHED_ALONE = 8  # rows up to which each is searched for by itself
-LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a sort of all
-
-
-def held_by(store: RowStore, rows: Columns) -> Array:
-    """A mask of the rows that are in a set, by searching."""
-    if store.known < KnownRows.SORTED and len(rows[0]) <= LEAST_SORTED < store.at_most:
-        return places_in(sort_rows(_candidates(store.as_they_are(), rows)), rows)[1]
-    return places_in(store.sorted(), rows)[1]
-
-
-def _candidates(among: Columns, rows: Columns) -> Columns:
-    """The rows of a set, in any order, whose value in each column occurs there in `rows`."""
-    wanted = [sorted_set(column) for column in rows]
-    kept = rows_among(among[0], wanted[0])
-    for column, values in zip(among[1:], wanted[1:], strict=True):
-        kept = kept[in_sorted(column[kept], values)]
-    return tuple(column[kept] for column in among)
-
-
-def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
-    """The position of each row among sorted rows with columns of the same width, and whether it is
-    there. Narrows the bounds column by column."""
-    count = len(rows[0])
-    if count <= SEARCHED_ALONE:
-        found = [_place_of(among, row) for row in zip(*[c.tolist() for c in rows], strict=True)]
-        places = np.array([at for at, _ in found], dtype=np.int64)
-        return places, np.array([there for _, there in found], dtype=np.bool_)
-    inside = np.ones(count, dtype=np.bool_)
-    start: Array = np.zeros(count, dtype=np.int64)
-    end: Array = np.full(count, len(among[0]), dtype=np.int64)
-    for at, (column, values) in enumerate(zip(among, rows, strict=True)):
-        wanted = values
-        if wanted.dtype != column.dtype:  # NumPy would widen the long column
-            if column.dtype == np.int32:
-                inside &= (wanted >= INT32_MIN) & (wanted <= INT32_MAX)
-            wanted = wanted.astype(column.dtype)
-        if at == 0:
-            start = np.searchsorted(column, wanted, side="left")
-            end = np.searchsorted(column, wanted, side="right")
-        else:
-            left = _bound(column, wanted, start, end, False)
-            end = _bound(column, wanted, left, end, True)
-            start = left
-    inside &= start < end
-    return start, inside
-
-
-def _place_of(among: Columns, row: Sequence[int]) -> tuple[int, bool]:
-    """The position of one row among sorted rows, and whether it is there."""
-    low, high = 0, len(among[0])
-    for column, key in zip(among, row, strict=True):
-        if column.dtype == np.int32 and not INT32_MIN <= key <= INT32_MAX:
-            return (low if key < 0 else high), False
-        part, wanted = column[low:high], column.dtype.type(key)
-        high = low + int(part.searchsorted(wanted, "right"))
-        low += int(part.searchsorted(wanted, "left"))
-    return low, low < high
-
-
-def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:
-    """The position of each value between its bounds: before equal values, or after them if
-    `behind`."""
-    low, high = start, end
-    last = len(column) - 1
-    for _ in range(int((end - start).max(initial=0)).bit_length()):
-        unsure = low < high
-        middle = (low + high) >> 1
-        there = column[np.minimum(middle, last)]
-        onwards = ((there <= wanted) if behind else (there < wanted)) & unsure
-        low = np.where(onwards, middle + 1, low)
-        high = np.where(unsure & ~onwards, middle, high)
-    return low

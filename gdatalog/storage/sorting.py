@@ -19,7 +19,7 @@ from gdatalog.storage.rows import Columns, concatenate, cut, sort_in_memory
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 
-FEW = 1 << 10  # rows that are sorted at once, without looking at limits
+SORTED_AT_ONCE = 1 << 10  # rows that are sorted at once, without looking at limits
 PACKED = 8  # bytes of a packed row
 SORTING = 32  # most bytes to sort a row in memory, beside its columns
 SHARE = 4  # a run takes at most 1/4 of the free memory
@@ -42,7 +42,7 @@ def merge_rows(blocks: list[Columns]) -> Columns:
     count = sum(len(block[0]) for block in blocks)
     if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
         return sort_rows(concatenate(blocks))
-    if count <= FEW:
+    if count <= SORTED_AT_ONCE:
         return sort_in_memory(blocks)
     return cancellable(count, lambda: _sort_rows(blocks))
 

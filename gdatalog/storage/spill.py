@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from math import inf
 from threading import Lock
 from typing import IO, Protocol
 
@@ -74,7 +73,7 @@ class Spill:
         self._used = 0  # bytes of the files that exist, and of those in `_freed`
         self._given = limit
         self._most: int | None = None  # the limit that applies until the next look at the disk
-        self._growing: float = inf  # the limit of a recursion that makes new values
+        self._growing: list[float] = []  # the limits of recursions that make new values
         # Sizes of deleted files. A file may be deleted while this thread holds the lock.
         self._freed: deque[int] = deque()
         self._lock = Lock()
@@ -98,13 +97,15 @@ class Spill:
     def growing(self) -> Iterator[None]:
         """Within this context, a recursion that makes new values may write as much as the memory
         limit, unless a limit of temporary files was given."""
-        before = self._growing
-        if self._given is None and self.memory is not None:
-            self._growing = min(before, self.used + self.memory)
+        if self._given is not None or self.memory is None:
+            yield
+            return
+        limit = self.used + self.memory
+        self._growing.append(limit)
         try:
             yield
         finally:
-            self._growing = before
+            self._growing.remove(limit)
 
     def column(self, dtype: DTypeLike) -> SpilledColumn:
         """A new, empty column."""
@@ -153,7 +154,7 @@ class Spill:
                     raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
                 self._most = self.limit
             most, used = self._most or 0, self._used + written
-            if used > min(most, self._growing):
+            if used > min([most, *self._growing]):
                 raise self._exceeded(most)
             self._used = used
             self.written += written
@@ -169,7 +170,7 @@ class Spill:
     def _exceeded(self, most: int) -> MemoryLimitError:
         """The error for files that exceed the limit `most`, or that of a recursion."""
         memory = "" if self.memory is None else f" of {format_bytes(self.memory)}"
-        if self._growing < most:
+        if self._growing and min(self._growing) < most:
             return MemoryLimitError(
                 f"this recursion makes new values, and needs more than the memory limit{memory} "
                 "and as much again in temporary files",

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.storage.degrees import passing
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_tests import passing
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_spilled
 from gdatalog.storage.spill import Spill, SpilledColumn
@@ -28,11 +28,12 @@ def trie_of(
     spill: Spill,
 ) -> Trie:
     """The trie of the rows that pass `tests`; its levels are the columns of `order`."""
+    in_order = store.known == KnownRows.SORTED  # before another thread sorts them
     columns = store.as_they_are()
     # Weights count rows that differ only in dropped columns.
     rest = [at for at in range(len(columns)) if at not in order] if weighted else []
     used = [*order, *rest]
-    if not tests and store.known == KnownRows.SORTED and used == list(range(len(used))):
+    if not tests and in_order and used == list(range(len(used))):
         rows = columns[: len(used)]
     else:
         some = passing(columns, used, tests, spill) if tests else tuple(columns[at] for at in used)

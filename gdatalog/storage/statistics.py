@@ -14,17 +14,27 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.storage import degrees
-from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles, runs_of
+from gdatalog.storage import device_statistics, quantiles
+from gdatalog.storage.degrees import AdjacencyLists, Degrees
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
+from gdatalog.storage.quantiles import Quantiles
 from gdatalog.storage.remote import RemoteGraph, RemoteRows
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_tests import mask, passing
 from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Tests, Trie, TrieName
+from gdatalog.storage.value_counts import (
+    counts_between,
+    estimated,
+    how_many,
+    mixed,
+    runs_of,
+    values_by_hash,
+)
 from gdatalog.values import TypeName, Value
 
 Made = TypeVar("Made")
@@ -178,7 +188,7 @@ class Statistics:
             return remote.survey.distinct[min(columns)]
         if remote is not None:
             some = [remote.survey.sample[at] for at in sorted(columns)]
-            return min(self.rows, degrees.estimated(some, remote.step))
+            return min(self.rows, estimated(some, remote.step))
         known = [self._kept[at, (), False] for at in columns if (at, (), False) in self._kept]
         if known and len(columns) == 1:
             return int(known[0].powers[0])
@@ -190,9 +200,10 @@ class Statistics:
             return len(trie.levels[len(columns) - 1])
         there = self._there
         if there is not None:
-            return degrees.distinct(there, sorted(columns))
-        keys = [self._keys[column] for column in sorted(columns)]
-        if self._sorted and columns == frozenset(range(len(columns))):
+            return device_statistics.distinct(there, sorted(columns))
+        in_order, every = self._sorted, self._keys  # another thread may sort the rows meanwhile
+        keys = [every[column] for column in sorted(columns)]
+        if in_order and columns == frozenset(range(len(columns))):
             return int(np.count_nonzero(row_firsts(keys)))
         if len(keys) == 1:
             key = keys[0]
@@ -202,11 +213,11 @@ class Statistics:
                 return int(self.degrees(min(columns)).powers[0])
         step = max(1, self.rows // self._wanted)
         sample = [self._every(step, column) for column in sorted(columns)]
-        counts = runs_of(np.sort(degrees.mixed(sample)))
+        counts = runs_of(np.sort(mixed(sample)))
         often = np.count_nonzero(counts > 1)
         if len(keys) == 1 and len(counts) > RARE * often and not is_spilled(keys[0]):
-            return min(self.rows, degrees.values_by_hash(keys[0], self.rows // SAMPLE))
-        return int(degrees.how_many(counts, len(sample[0]), step))
+            return min(self.rows, values_by_hash(keys[0], self.rows // SAMPLE))
+        return int(how_many(counts, len(sample[0]), step))
 
     def _every(self, step: int, column: int) -> Array:
         """A systematic sample of a column: every `step`-th key. Cached, because each key is a cache
@@ -234,7 +245,7 @@ class Statistics:
             return remote.keeper.ranked_degrees(remote, column, tests)
         if remote is not None:
             survey, step = remote.survey, remote.step
-            key = survey.sample[column][degrees.mask(survey.sample, tests)]
+            key = survey.sample[column][mask(survey.sample, tests)]
             if not len(key):
                 return Degrees.of(key)
             rows = len(key) * step
@@ -245,17 +256,18 @@ class Statistics:
             counts = self.graph.degrees(column, tests)
             if is_on_host(counts):
                 return Degrees.of(counts)
-            return degrees.degrees_of(self.graph.ops, counts)
+            return device_statistics.degrees_of(self.graph.ops, counts)
         there = self._there
         if there is not None:
-            return degrees.degrees(there, column, tests)
+            return device_statistics.degrees(there, column, tests)
         found = self._of_lists(column, tests)
         if found is not None:
             return found
+        in_order, keys = column == 0 and self._sorted, self._keys
         if not tests:
-            return self._degrees(column, self._keys[column])
-        spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
-        return self._degrees(column, degrees.passing(self._keys, [column], tests, spill)[0])
+            return self._degrees(column, keys[column], in_order)
+        spill = current_watch().account.spill_for(self.rows * keys[column].itemsize)
+        return self._degrees(column, passing(keys, [column], tests, spill)[0], in_order)
 
     def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
@@ -268,15 +280,15 @@ class Statistics:
         lists = self.lists(column, tests)
         return None if lists is None else Degrees.of(lists.ends - lists.starts)
 
-    def _degrees(self, column: int, key: Array) -> Degrees:
+    def _degrees(self, column: int, key: Array, in_order: bool) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
-        if column == 0 and self._sorted:
+        if in_order:
             return Degrees.of(runs_of(key))
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
             if high - low <= DENSE * len(key):
-                return Degrees.of(degrees.counts_between(key, low, high))
+                return Degrees.of(counts_between(key, low, high))
             if high - low <= WIDE * len(key) and not is_spilled(key):
                 return Degrees.of(runs_of(np.sort(key)))
         if len(key) <= SHORT:
@@ -327,7 +339,7 @@ class Statistics:
         values = int(self.degrees(column).powers[0])
         there = self._there
         if there is not None:
-            some = degrees.sample(there, column, degrees.SAMPLE)
+            some = device_statistics.sample(there, column, quantiles.SAMPLE)
             return Quantiles(np.sort(some), there.count, values)
         in_order = column == 0 and self._sorted
         return Quantiles.of(self._keys[column], values, in_order)
@@ -347,10 +359,11 @@ class Statistics:
     def _less(self, left: int, right: int) -> bool:
         there = self._there
         if there is not None:
-            return degrees.ascends(there, left, right)
+            return device_statistics.ascends(there, left, right)
         if self._remote is not None:
             return (left, right) in self._remote.survey.rises
-        a, b = self._keys[left], self._keys[right]
+        keys = self._keys
+        a, b = keys[left], keys[right]
         # usually a few rows decide
         return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())
 
@@ -430,7 +443,7 @@ class Statistics:
             return found
         if not self._here or not self._sorted or (column == 1 and not self.balanced):
             return None  # random walks need lists on the host
-        return self._once("lists", lambda: AdjacencyLists.of(self._keys[0], self._keys[1]))
+        return self._once("lists", lambda: AdjacencyLists.of(*self._keys))
 
     def _lists_of(self, name: TrieName) -> AdjacencyLists | None:
         """The lists of a trie, if it has been built; cached."""

@@ -1,21 +1,16 @@
-"""Text files: delimited ones, with or without a header (`headers.py`), and JSON."""
+"""Delimited text files, with or without a header (`headers.py`)."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from itertools import islice, pairwise
-from typing import Any, BinaryIO
+from itertools import islice
 
 import numpy as np
 
-from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
-from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Cells, arrow_texts, hold_texts
-from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
+from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
 from gdatalog.storage.headers import (
     CellsBelow,
     all_names,
@@ -25,8 +20,8 @@ from gdatalog.storage.headers import (
 )
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.load_options import Declared, LoadOptions, check_delimiter
-from gdatalog.storage.places import DataPlace, FilePlace, shown
-from gdatalog.storage.raw import Raw, raw_of_rows
+from gdatalog.storage.places import DataPlace, shown
+from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import TextColumn
 
 SAMPLE = 100  # records from which delimiter and header are inferred
@@ -164,9 +159,6 @@ def _proposition(name: str, data: bytes) -> Raw:
     return Raw((), (), len(lines))
 
 
-# ---------------------------------------------------------------- what was not said
-
-
 def sniffed(data: bytes, quoted: bool, options: LoadOptions) -> str:
     """The delimiter that gives the first records equally many fields, the declared number if there
     is one."""
@@ -187,130 +179,3 @@ def sniffed(data: bytes, quoted: bool, options: LoadOptions) -> str:
         even = len(widths) == 1
         found.append((by_name, fits and even, fits, even, preference, delimiter))
     return max(found)[-1] if found else ","
-
-
-# Blocks of whole lines of a text file, read one after the other.
-
-
-Block = tuple[int, int]  # its first byte in the file, and its end
-
-PIECE = 1 << 24  # bytes of one read
-LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # bounds for the bytes of a block
-SHARE = 16  # a block takes at most 1/16 of the free memory
-_HEAD = 1 << 16  # bytes that are read to find the end of a line
-
-
-def blocks_of(path: str) -> list[Block]:
-    """The blocks of a file; one if it is small."""
-    most = max(LEAST_BYTES, min(MOST_BYTES, current_watch().account.spare() // SHARE))
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= most:
-            return [(0, size)]
-        ends = [0]
-        while ends[-1] < size:
-            file.seek(min(size, ends[-1] + most))
-            while (part := file.readline(_HEAD)) and not part.endswith(b"\n"):
-                pass
-            ends.append(file.tell())
-        return list(pairwise(ends))
-
-
-def report_size(size: int) -> None:
-    """Tells progress of the bytes of the file that is loaded. Of several, all bytes are told of."""
-    work = current_watch().innermost
-    if work.stage == "loading" and size and not work.several:
-        work.total, work.unit = size, "bytes"
-
-
-def each_block(blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks in turn, with progress."""
-    work, size = current_watch().innermost, blocks[-1][1]
-    for start, end in blocks:
-        current_watch().poll()
-        with work.within(start / size, end / size):
-            yield start, end
-
-
-def bytes_of_block(path: str, block: Block) -> bytes:
-    """The text of a block, without the byte order mark of the file."""
-    start, end = block
-    with open(path, "rb") as file:
-        file.seek(start)
-        data = file.read(end - start)
-    return data if start else data.removeprefix(MARK)
-
-
-def lines_between(file: BinaryIO, start: int, end: int) -> int:
-    """The number of lines that end between two positions of a file."""
-    file.seek(start)
-    count = 0
-    while start < end and (piece := file.read(min(PIECE, end - start))):
-        count += piece.count(b"\n")
-        start += len(piece)
-    return count
-
-
-# JSON files: a list of records, rows or values, or one of these on each line.
-#
-# JSON has one kind of number and no times, so an int may be a declared float, and an ISO 8601 text
-# a declared timestamp.
-
-
-def _text(name: str, data: bytes) -> str:
-    wrong = bad_utf8(name, data)
-    if wrong is not None:
-        raise wrong
-    return data.decode("utf-8-sig")
-
-
-def raw_of_json(name: str, data: bytes) -> Raw:
-    found = _parsed(name, _text(name, data), 1)
-    if isinstance(found, dict) and all(isinstance(column, list) for column in found.values()):
-        lengths = {len(column) for column in found.values()}
-        if len(lengths) == 1:
-            return Raw(tuple(found), tuple(found.values()), lengths.pop(), "json")
-    if not isinstance(found, list):
-        raise DataError(
-            f"{name}: expected a list of records or rows, found {shown(found)}",
-            hint='such as [{"src": 1, "dst": 2}] or [[1, 2]]',
-        )
-    return replace(raw_of_rows(found, name), source="json")
-
-
-def raw_of_json_lines(name: str, data: bytes) -> Raw:
-    rows = []
-    lines: list[tuple[int, str]] = []
-    for number, line in enumerate(_text(name, data).split("\n"), 1):
-        if line.strip():
-            rows.append(_parsed(name, line, number))
-            lines.append((number, line))
-
-    def place(position: int, column: str) -> DataPlace:
-        return _LinePlace(name, column, lines)
-
-    return replace(raw_of_rows(rows, name), source="json", place=place)
-
-
-@dataclass(frozen=True, slots=True)
-class _LinePlace(FilePlace):
-    """A column of a file with one line for each row."""
-
-    lines: list[tuple[int, str]]
-
-    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
-        number, text = self.lines[row]
-        span = Span(SourceText(self.what, text, number), 0, len(text))
-        return DataError(f"column {self.column!r}: {message}", span, hint=hint)
-
-
-def _parsed(name: str, text: str, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        span = Span(SourceText(name, text, first_line), error.pos, error.pos + 1)
-        raise DataError(f"not JSON: {error.msg}", span) from None
-    except (ValueError, RecursionError) as error:  # very long numbers, very deep nesting
-        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        span = Span(SourceText(name, text, first_line), 0, 1)
-        raise DataError(f"cannot be read: {reason}", span) from None

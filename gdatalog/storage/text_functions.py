@@ -31,16 +31,16 @@ def text_functions_for(count: int) -> TextSetFunctions | None:
 
 def _compiled() -> TextSetFunctions:
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import lines
+    from gdatalog.codegen.helpers import lines, text_sets
 
     rows = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
     cells = ("u8[]", "i64[]", "i64[]", "i64", "i64")
     texts = ("u8[]", "i64[]", "i64[]", "i64", "i64[]")
     return TextSetFunctions(
         native.of(lines.scan, *rows, "i64[]", "i64[]", "i64[]", "i64[]"),
-        native.of(lines.measure, "u8[]", "i64[]", "i64[]"),
-        native.of(lines.look_up, *cells, *texts, "i32[]"),
+        native.of(text_sets.measure, "u8[]", "i64[]", "i64[]"),
+        native.of(text_sets.look_up, *cells, *texts, "i32[]"),
         native.of(lines.join, "i64[]", "i64[]", "i64", "u8[]", "i64[]", "u8[]", "i64[]"),
-        native.of(lines.index_texts, "u8[]", "i64[]", "bool[]", "i64", "i64[]", "i64"),
-        native.of(lines.move_slots, "i64[]", "i64[]", "i64"),
+        native.of(text_sets.index_texts, "u8[]", "i64[]", "bool[]", "i64", "i64[]", "i64"),
+        native.of(text_sets.move_slots, "i64[]", "i64[]", "i64"),
     )

@@ -13,12 +13,12 @@ Arrays are NumPy's or a device's; `xp` is their module.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.records import cached_property
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -368,7 +368,7 @@ def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
     order, tests, weighted, ranked = name
     if weighted or not order:
         return None
-    for (longer, tested, _, by_rank), trie in tries.items():
+    for (longer, tested, _, by_rank), trie in list(tries.items()):
         if longer[: len(order)] == order and tested == tests and by_rank == ranked:
             levels = trie.levels[: len(order)]
             return Trie(levels, len(levels[-1]), None, trie.labels)

@@ -1,19 +1,15 @@
-"""Builds tries from rows by the cheapest sort; cuts tries into slices, or lays them out in place.
+"""Builds tries from rows by the cheapest sort.
 
 The last level is built first: the offsets of a level are the starts of its parents' lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from gdatalog.cancellation import cancellable, current_watch
-from gdatalog.records import dataclass
-from gdatalog.storage.graph import TURNED, EdgeStatistics
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
@@ -26,7 +22,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, sort_values, spread
-from gdatalog.storage.trie import RowTest, Tests, Trie, TrieLevel, TrieName
+from gdatalog.storage.trie import Trie, TrieLevel
 
 # Columns whose range of values is at most so many times their length are counted, not sorted, but
 # only while the counts fit in the cache.
@@ -173,243 +169,3 @@ def _of_packed(
 
 def _root(values: Array) -> TrieLevel:
     return TrieLevel(values, np.array([0, len(values)]))
-
-
-# Indexes of a graph by the ranks of its vertices: sorted, or derived from other ranked indexes.
-
-UP: Tests = ((0, "<", 1),)
-DOWN: Tests = ((0, ">", 1),)
-LOOPS: Tests = ((0, "=", 1),)
-
-
-def ranked_trie(
-    graph: EdgeStatistics,
-    order: tuple[int, ...],
-    tests: Sequence[RowTest],
-    weighted: bool,
-    tries: Mapping[TrieName, Trie],
-) -> Trie:
-    """The trie of the rows of `graph.ranked`, with the columns of `order` as levels. `tries`: those
-    built so far."""
-    trie = None
-    if len(order) == 1:
-        trie = trie_of_counts(graph.degrees(order[0], tests), weighted)
-    elif order == (0, 1) and not weighted:
-        trie = _of_others(graph, tuple(tests), tries)
-    if trie is None:
-        rows = graph.ranked(tests)
-        trie = build_trie(rows, len(order), len(rows[0]), weighted)
-    trie.labels = graph.ranking().labels
-    return trie
-
-
-def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Trie]) -> Trie | None:
-    """Derives one direction of all edges from both, or both from one, without a sort of all
-    rows."""
-    if current_watch().account.spill_for(TURNED * len(graph.left)) is not None:
-        return None
-    up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
-    if tests in (UP, DOWN) and whole is not None:
-        # Keeps the lower neighbours in each list, or the higher ones.
-        parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
-        kept = _among(parts, (tests == DOWN, False, tests == UP))
-        return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
-    if tests == () and up is not None and not graph.loops:
-        return _both_ways(up, len(graph.ranking().labels))
-    return None
-
-
-def _among(parts: Sequence[Array], marks: Sequence[bool]) -> Array:
-    """A mask for lists whose elements come in consecutive parts: True in the marked parts."""
-    lengths = np.stack(parts, axis=1).ravel()
-    return np.repeat(np.tile(np.array(marks), len(parts[0])), lengths)
-
-
-def _of_lists(lengths: Array, values: Array) -> Trie:
-    """The trie of the lists of all ranks; lists may be empty."""
-    ranks = np.flatnonzero(lengths)
-    root = TrieLevel(ranks.astype(values.dtype), np.array([0, len(ranks)]))
-    offsets = np.append(0, np.cumsum(lengths[ranks]))
-    return Trie([root, TrieLevel(values, offsets)], len(values), None)
-
-
-def _both_ways(up: Trie, count: int) -> Trie:
-    """Builds lists of the lower neighbours, followed by the higher ones, which `up` has."""
-    root, below = up.levels
-    targets = below.values
-    higher = np.zeros(count, dtype=np.int64)
-    higher[root.values] = np.diff(below.offsets)
-    lower = np.bincount(targets, minlength=count)
-    bits = count.bit_length()
-    turned = targets.astype(np.int64)
-    turned <<= bits
-    turned |= np.repeat(root.values, higher[root.values])
-    turned = sort_values(turned, own=True)
-    turned &= (1 << bits) - 1
-    values: Array = np.empty(2 * len(targets), dtype=targets.dtype)
-    first = _among((lower, higher), (True, False))
-    values[first] = turned
-    values[~first] = targets
-    return _of_lists(lower + higher, values)
-
-
-# Slices of tries, and whole tries that are laid out in one range of bytes.
-#
-# A slice of a trie has a range of each of its arrays, with offsets that start at 0.
-
-Numbers = npt.NDArray[np.int64]
-
-INDEX = 4  # bytes of a dense index for each possible value
-SHORT = 1 << 31  # entries of a level: with fewer, offsets take 32 bits
-
-
-class ArraySlice(NamedTuple):
-    """An array of a slice: a range of one of the trie's, minus `base`, in this dtype."""
-
-    source: Array
-    dtype: np.dtype[np.generic]
-    base: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return len(self.source) * self.dtype.itemsize
-
-    def fill(self, out: Array, start: int, end: int) -> None:
-        """Writes the elements from `start` to `end` to an array of this dtype."""
-        source = self.source[start:end]
-        if self.base or source.dtype != self.dtype:
-            np.subtract(source, source.dtype.type(self.base), out=out, casting="unsafe")
-        else:
-            np.copyto(out, source)
-
-
-def sizes_of(trie: Trie) -> tuple[Numbers, Numbers]:
-    """For each position in the root's list, and the end: the bytes of the arrays of all rows before
-    it, and their bytes on a device with its indexes."""
-    root = trie.levels[0]
-    places: Numbers = np.arange(len(root) + 1, dtype=np.int64)
-    moved = places * root.values.itemsize
-    index = np.zeros_like(moved)
-    if root.is_dense and len(root):
-        keys = np.append(root.values.astype(np.int64), int(root.values[-1]) + 1)
-        index = INDEX * (keys - keys[0])
-    for level in trie.levels[1:]:
-        moved = moved + places * offsets_of(level).itemsize
-        places = level.offsets[places].astype(np.int64, copy=False)
-        moved = moved + places * level.values.itemsize
-    held = moved + index
-    if trie.weights is not None:
-        moved = moved + places * trie.weights.itemsize
-        held = held + 2 * places * trie.weights.itemsize  # and their running sums
-    return moved, held
-
-
-def pieces_of(trie: Trie, low: int, high: int) -> list[ArraySlice]:
-    """The arrays of a slice: the root's values, the offsets and values of each level, the
-    weights."""
-    values = trie.levels[0].values
-    found = [ArraySlice(values[low:high], values.dtype)]
-    for level in trie.levels[1:]:
-        first, end = int(level.offsets[low]), int(level.offsets[high])
-        found.append(ArraySlice(level.offsets[low : high + 1], offsets_of(level), first))
-        found.append(ArraySlice(level.values[first:end], level.values.dtype))
-        low, high = first, end
-    if trie.weights is not None:
-        found.append(ArraySlice(trie.weights[low:high], trie.weights.dtype))
-    return found
-
-
-def slice_of(
-    trie: Trie, low: int, high: int, arrays: Sequence[Array], labels: Array | None, xp: Any
-) -> Trie:
-    """A slice as a trie, from its arrays on their device."""
-    whole = trie.levels[0]
-    root = TrieLevel(arrays[0], xp.asarray(np.array([0, high - low], dtype=np.int32)), xp)
-    if high > low:
-        root.span = int(whole.values[low]), int(whole.values[high - 1])
-    root.index = root.indexed(whole.is_dense)
-    levels = [root]
-    for at in range(1, len(trie.levels)):
-        levels.append(TrieLevel(arrays[2 * at], arrays[2 * at - 1], xp))
-    weights = None if trie.weights is None else arrays[-1]
-    last = levels[-1]
-    found = Trie(levels, lambda: len(last) if weights is None else int(weights.sum()), weights)
-    found.labels = labels
-    found.whole = trie
-    return found
-
-
-def offsets_of(level: TrieLevel) -> np.dtype[np.generic]:
-    """The dtype of a level's offsets on a device."""
-    return np.dtype(np.int32 if len(level) < SHORT else np.int64)
-
-
-# Whole tries that are read in place: their arrays, one after the other in a range of bytes.
-#
-# Kernels read these arrays where they are, even in host memory; the device derives nothing from
-# them.
-
-ALIGNED = 256  # bytes: the alignment of arrays, so that no two share a word
-
-# An array of a trie: ("values", 1) are the values of its second level.
-Name = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrieArrays:
-    """The arrays of a trie, the byte at which each begins, and their total bytes."""
-
-    pieces: Mapping[Name, ArraySlice]
-    starts: Mapping[Name, int]
-    size: int
-
-
-def layout_of(trie: Trie) -> TrieArrays:
-    """Lays out the arrays of a trie: small ones first, then the values of deeper levels."""
-    root = trie.levels[0]
-    found: dict[Name, ArraySlice] = {("values", 0): _whole(root.values)}
-    dense = root.dense_index()
-    if dense is not None:
-        found["index", 0] = _whole(dense[1])
-    for depth, level in enumerate(trie.levels[1:], 1):
-        found["offsets", depth] = ArraySlice(level.offsets, offsets_of(level))
-    if trie.labels is not None:
-        found["labels", 0] = _whole(trie.labels)
-    for depth, level in enumerate(trie.levels[1:], 1):
-        found["values", depth] = _whole(level.values)
-    if trie.weights is not None:
-        found["weights", 0] = _whole(trie.weights)
-        found["sums", 0] = _whole(trie.weight_sums)
-    starts: dict[Name, int] = {}
-    size = 0
-    for name, piece in found.items():
-        starts[name] = size
-        size += -(-piece.nbytes // ALIGNED) * ALIGNED
-    return TrieArrays(found, starts, size)
-
-
-def _whole(array: Array) -> ArraySlice:
-    return ArraySlice(array, array.dtype)
-
-
-def trie_in_place(whole: Trie, arrays: Mapping[Name, Array], xp: Any) -> Trie:
-    """A trie from these arrays, which copy those of a host trie."""
-    levels = []
-    for depth, own in enumerate(whole.levels):
-        if depth:
-            offsets = arrays["offsets", depth]
-        else:
-            offsets = xp.asarray(np.array([0, len(own)], dtype=np.int32))
-        level = TrieLevel(arrays["values", depth], offsets, xp)
-        level.span = own.span
-        level.longest = own.longest
-        levels.append(level)
-    dense = whole.levels[0].dense_index()
-    least = 0 if dense is None else dense[0]
-    index = xp.empty(0, dtype=xp.int32) if dense is None else arrays["index", 0]
-    levels[0].index = least, index
-    found = Trie(levels, whole.total, arrays.get(("weights", 0)), arrays.get(("labels", 0)))
-    if whole.weights is not None:
-        found.weight_sums = arrays["sums", 0]
-    found.whole = whole
-    return found

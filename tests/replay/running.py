@@ -19,7 +19,7 @@ from typing import Any
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.cpu_ops import best_values
+from gdatalog.cpu_ops import loose_tries
 from gdatalog.engine import depth, execution, rule_plans
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.gpu_ops.kernels import whole
@@ -103,7 +103,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (depth.printed_once, _printed_anew),
         (rule_plans.looked_up, lambda rule: False),  # stored plans would not be noted
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
-        (best_values.loose_of, lambda relation, columns: None),  # it is compiled
+        (loose_tries.loose_of, lambda relation, columns: None),  # it is compiled
         (whole, lambda text: text),  # the files that it includes are noted once
         *((clock, _stopped) for clock in (time.perf_counter, time.process_time)),
     ]

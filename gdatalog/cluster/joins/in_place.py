@@ -8,18 +8,18 @@ among the rows that pass the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 
 import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells
-from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, too_small
+from gdatalog.cluster.joins.cluster_run import ClusterRun, JoinCalls, too_small
 from gdatalog.cluster.pool.calls import Call, TooLarge
 from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows.shuffle import columns_of, parts_of, place_of, size_of
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
@@ -62,12 +62,14 @@ class PartRange:
         return parts if self.rows > 1 else []
 
 
-class BlockScheduler(CellScheduler):
+class BlockCells:
     """Runs a join over all blocks of a relation."""
 
     def __init__(self, run: ClusterRun, number: int, mode: Mode, limit: int | None) -> None:
-        super().__init__(run, number, mode, limit, run.inputs.context.memory)
-        join, name = self.join, self.plan.passes_over
+        self.calls = JoinCalls(
+            run, number, mode, limit, run.inputs.context.memory, widens(run.plan.joins[number])
+        )
+        join, name = self.calls.join, self.calls.plan.passes_over
         assert join.given is not None and name is not None
         rows = run.relation_of(name).remote
         assert rows is not None
@@ -78,10 +80,10 @@ class BlockScheduler(CellScheduler):
         self.tries = {ref: run.pool.broadcast(id(trie), trie) for ref, trie in self.made.items()}
         self.parts = self._distinct(rows, join) if join.bag else rows.parts
         run.spread = replace(run.spread, cells=(run.spread.cells or 0) + len(self.parts))
-        self.total = max(1, sum(part.rows for part in self.parts))
+        self.calls.total = max(1, sum(part.rows for part in self.parts))
 
-    def _compiles(self) -> bool:
-        return widens(self.join) and super()._compiles()
+    def results(self) -> Generator[CellResult, None, None]:
+        return self.calls.results(self)
 
     # ---------------------------------------------------------------------- rows, each once
 
@@ -89,9 +91,9 @@ class BlockScheduler(CellScheduler):
         """Parts with distinct rows; rows that fail the tests may be missing."""
         if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
-        stage = self.pool.stage(f"{self.name}: tests", self.limits)
+        stage = self.calls.pool.stage(f"{self.calls.name}: tests", self.calls.limits)
         for block in self._blocks(rows.parts):
-            args = (self.task, block.part.value, self.tries, self.symbols)
+            args = (self.calls.task, block.part.value, self.tries, self.calls.symbols)
             stage.add(Call(passing, args, True, block.home, summary=size_of))
         parts = parts_of([kept for _, kept in stage])
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
@@ -107,11 +109,11 @@ class BlockScheduler(CellScheduler):
     # --------------------------------------------------------------------------- blocks
 
     def _blocks(self, parts: Sequence[RemotePart]) -> Iterator[PartRange]:
-        homes = place_of(self.pool, [part.value for part in parts])
+        homes = place_of(self.calls.pool, [part.value for part in parts])
         for part, home in zip(parts, homes, strict=True):
             yield PartRange(part, 0, part.rows, home)
 
-    def _send(self, stage: TaskStage) -> None:
+    def send(self, stage: TaskStage) -> None:
         """Sends all blocks, once."""
         parts, self.parts = self.parts, ()
         for block in self._blocks(parts):
@@ -119,18 +121,18 @@ class BlockScheduler(CellScheduler):
 
     def _run(self, block: PartRange) -> Call:
         firm = self.firm or block.rows <= NEVER_CUT_UP_TO
-        return self._call(block, run_block, self._args(block, firm), block.home)
+        return self.calls.call(block, run_block, self._args(block, firm), block.home)
 
     def _args(self, block: PartRange, firm: bool) -> tuple[object, ...]:
         where = (block.start, block.stop) if block.rows < block.part.rows else None
         value = block.part.value
-        return self.task, value, self.columns, where, firm, self.tries, self.symbols
+        return self.calls.task, value, self.columns, where, firm, self.tries, self.calls.symbols
 
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
+    def ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         """Cuts a block that was too large."""
         block = call.tag
         if found.cells:
-            self.done += block.rows
+            self.calls.done += block.rows
         elif pieces := block.cut():
             for piece in pieces:
                 stage.add(self._run(piece))
@@ -139,7 +141,7 @@ class BlockScheduler(CellScheduler):
             raise too_small(found.error)
         return run_block, *self._args(block, True)
 
-    def _cut(self, large: TooLarge) -> list[Call]:
+    def cut(self, large: TooLarge) -> list[Call]:
         return [self._run(piece) for piece in large.call.tag.cut()]
 
 

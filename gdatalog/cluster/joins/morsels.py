@@ -17,7 +17,7 @@ from heapq import heapreplace
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange, cuttable
 from gdatalog.plan.effects import participants

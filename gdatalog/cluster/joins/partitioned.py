@@ -19,21 +19,18 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.joins.bucket_store import BucketStore, SourceBuckets
-from gdatalog.cluster.joins.buckets import (
+from gdatalog.cluster.joins.buckets import BucketedRows, Grid, passing, received, sliced
+from gdatalog.cluster.joins.cells import CellResult, Mode
+from gdatalog.cluster.joins.cluster_run import Cells, ClusterRun, JoinCalls, too_small
+from gdatalog.cluster.joins.fragments import (
     MAKING,
-    BucketedRows,
     BucketSlice,
     Fragment,
-    Grid,
     Tries,
-    passing,
-    received,
     run_cells,
-    sliced,
     where_to_cut,
 )
-from gdatalog.cluster.joins.cells import CellResult, Mode
-from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, MorselScheduler, too_small
+from gdatalog.cluster.joins.replicated import MorselCells
 from gdatalog.cluster.joins.share_search import (
     Assigner,
     Batch,
@@ -57,16 +54,16 @@ OFTEN = 1.0  # seconds between updates of the list of workers
 PREPARED = 0.2  # share of the progress bar for counting and bucketing rows
 
 
-def bucket_scheduler(
+def bucket_cells(
     store: BucketStore, run: ClusterRun, number: int, mode: Mode, limit: int | None
-) -> CellScheduler:
-    """The scheduler of a join; one that only reads numbers of rows needs no buckets."""
+) -> Cells:
+    """The cells of a join; one that only reads numbers of rows needs no buckets."""
     if any(ref.columns for ref in run.plan.joins[number].tries):
-        return BucketScheduler(store, run, number, mode, limit)
-    return MorselScheduler(run, number, mode, limit)
+        return BucketCells(store, run, number, mode, limit)
+    return MorselCells(run, number, mode, limit)
 
 
-class BucketScheduler(CellScheduler):
+class BucketCells:
     """Runs a join over buckets: chooses the buckets, and which worker runs which cells."""
 
     def __init__(
@@ -74,7 +71,7 @@ class BucketScheduler(CellScheduler):
     ) -> None:
         self.store = store
         self.memory, self.slots = store.room()
-        super().__init__(run, number, mode, limit, self.memory)
+        self.calls = JoinCalls(run, number, mode, limit, self.memory)
         self.left: deque[Batch] = deque()  # batches to run again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
@@ -82,8 +79,8 @@ class BucketScheduler(CellScheduler):
         self._bucket()
         most = max(self.choice.memory, self.shares.largest)
         self.assigner = Assigner(self.shares, most, self.slots)
-        self.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
-        role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
+        self.calls.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
+        role_of = dict(zip(self.calls.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
             {ref: run.inputs.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
@@ -92,8 +89,8 @@ class BucketScheduler(CellScheduler):
         )
         # For each source and trie, the cuttable variable of each column.
         self.bound: list[list[Mapping[int, str]]] = [[] for _ in self.layout.sources]
-        names = {slot.name for slot in cuttable(self.join)}
-        given = zip(self.join.tries, self.layout.roles, roles(self.join), strict=True)
+        names = {slot.name for slot in cuttable(self.calls.join)}
+        given = zip(self.calls.join.tries, self.layout.roles, roles(self.calls.join), strict=True)
         for ref, role, told in given:
             if role is not None:
                 known = zip(ref.columns, told, strict=True)
@@ -105,21 +102,21 @@ class BucketScheduler(CellScheduler):
         # What workers have received: by worker, and by source, bucket and group.
         self.there: dict[str, dict[tuple[int, int, int], BucketSlice]] = {}
 
-    def run(self) -> Generator[CellResult, None, None]:
-        with self.limits.watch.innermost.within(PREPARED, 1.0):
-            yield from super().run()
+    def results(self) -> Generator[CellResult, None, None]:
+        with self.calls.limits.watch.innermost.within(PREPARED, 1.0):
+            yield from self.calls.results(self)
 
     # -------------------------------------------------------------------------------- bucketing
 
     def _bucket(self) -> None:
         """Counts rows by fine key ranges, chooses shares, and sorts the rows into buckets."""
-        run, pool = self.join_run, self.pool
-        self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
+        run, pool = self.calls.join_run, self.calls.pool
+        self.layout, bases, samples = self.store.laid_out(self.calls.join, run.relation_of)
         domains = fine(self.layout, samples)
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
         grids = [Grid(*each, domains) for each in sources]
         self.buckets = [
-            SourceBuckets(*each, pool, self.name, self.limits)
+            SourceBuckets(*each, pool, self.calls.name, self.calls.limits)
             for each in zip(bases, grids, strict=True)
         ]
         steps, counted = 2 * len(self.buckets), []
@@ -141,14 +138,14 @@ class BucketScheduler(CellScheduler):
 
     def _preparing(self, share: float) -> AbstractContextManager[None]:
         """Fixes the progress at this share of the preparations."""
-        return self.limits.watch.innermost.within(PREPARED * share, PREPARED * share)
+        return self.calls.limits.watch.innermost.within(PREPARED * share, PREPARED * share)
 
     # ------------------------------------------------------------------------------------ cells
 
-    def _send(self, stage: TaskStage) -> None:
+    def send(self, stage: TaskStage) -> None:
         """Sends cells to workers that have too few."""
         if monotonic() - self.looked >= OFTEN:
-            self.workers, self.looked = self.pool.workers, monotonic()
+            self.workers, self.looked = self.calls.pool.workers, monotonic()
             self.there = {at: some for at, some in self.there.items() if at in self.workers}
         waiting = True
         for ahead in range(1 + AHEAD):
@@ -170,7 +167,7 @@ class BucketScheduler(CellScheduler):
     def _run(self, worker: str, part: Batch, stage: TaskStage) -> Call:
         fragments, came = self._fragments(part, worker, stage)
         args = (*self._args(part.cells, BUDGET, fragments), came)
-        return self._call((worker, part, fragments), run_cells, args, worker)
+        return self.calls.call((worker, part, fragments), run_cells, args, worker)
 
     def _fragments(
         self, part: Batch, worker: str, stage: TaskStage
@@ -229,26 +226,28 @@ class BucketScheduler(CellScheduler):
     def _args(
         self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
     ) -> tuple[object, ...]:
-        return self.task, cells, seconds, self.tries, fragments, self.symbols
+        return self.calls.task, cells, seconds, self.tries, fragments, self.calls.symbols
 
     def _ranks(self) -> dict[int, Any]:
         """The ranks of graphs' vertices, by number of the source, for joins that output
         vertices."""
         found = {}
-        for step in self.join.steps:
+        for step in self.calls.join.steps:
             role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.join_run.relation_of(self.layout.sources[role.source].relation)
+                relation = self.calls.join_run.relation_of(
+                    self.layout.sources[role.source].relation
+                )
                 ranking = relation.graph.ranking()
-                found[role.source] = self.pool.broadcast(id(ranking), ranking)
+                found[role.source] = self.calls.pool.broadcast(id(ranking), ranking)
         return found
 
     # ------------------------------------------------------------------------- what comes again
 
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
+    def ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         worker, part, fragments = call.tag
         self.busy[worker] -= 1
-        self.done += part.cost * found.cells / len(part.cells)
+        self.calls.done += part.cost * found.cells / len(part.cells)
         self._back(part, found)
         return run_cells, *self._args(part.cells[: found.cells], None, fragments)
 
@@ -279,7 +278,7 @@ class BucketScheduler(CellScheduler):
             cell = Cell({**hard.stretches, name: half})
             self.left.appendleft(part._replace(cells=[cell], cost=each / 2, refined=True))
 
-    def _cut(self, large: TooLarge) -> list[Call]:
+    def cut(self, large: TooLarge) -> list[Call]:
         """A call that finds where to cut, after a worker ran out of memory."""
         _, part, fragments = large.call.tag
         args = (part.cells[0], fragments, MemoryLimitError(str(large)))

@@ -13,7 +13,6 @@ counts. It then merges fine classes into the classes of the shares (`share_searc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise
 from math import comb, prod
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from gdatalog.cluster.joins.layout import Dim, Layout, Role
 from gdatalog.plan.cells import Cell, KeyRange
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.table import Array
 
 FINE = 128  # fine classes of a domain

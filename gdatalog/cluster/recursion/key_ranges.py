@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cached_property
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -38,7 +37,7 @@ from gdatalog.engine.operators.partitioned import OFTEN, Partitioned
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.join_plan import RulePlan
-from gdatalog.records import replace
+from gdatalog.records import cached_property, replace
 from gdatalog.settings import Thresholds
 from gdatalog.storage import remote
 from gdatalog.storage.relation import Relation

@@ -26,12 +26,13 @@ from gdatalog.storage.export import to_pandas
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
+from gdatalog.storage.parquet_folder import file_name
 from gdatalog.storage.remote import RemotePart, RemoteRows, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 from gdatalog.storage.trie import RowTest
-from gdatalog.storage.writers import file_name, write_table
+from gdatalog.storage.writers import write_table
 
 TIMES = 16  # exchanges take at most this fraction of the workers' memory
 

@@ -20,9 +20,10 @@ import numpy as np
 
 from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.degrees import Degrees, runs_of
-from gdatalog.storage.duplicates import group_rows, row_numbers
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.graph import Ranking, passes
+from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.remote import Survey
 from gdatalog.storage.rows import (
     INT32_MAX,
@@ -35,6 +36,7 @@ from gdatalog.storage.rows import (
 )
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
+from gdatalog.storage.value_counts import runs_of
 
 
 def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gdatalog.cluster.pool.broadcast import Broadcast
 from gdatalog.cluster.pool.task_stage import Pool
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, expressions, may_fail

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gdatalog.calls import Limits
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.metrics import Metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from itertools import count
 from typing import Any
 
 from gdatalog.engine.catalog.folders import Folders
@@ -20,7 +21,8 @@ class Catalog:
     whoever holds this one sees the state before the change.
 
     `schemas`: those of the stored relations; the same object while none changes. `reported`: the
-    errors of invalid statements that the user has been warned about.
+    errors of invalid statements that the user has been warned about. `number`: of two catalogs, the
+    later one has the greater.
     """
 
     stored: Mapping[str, Relation] = field(default_factory=dict)
@@ -31,6 +33,7 @@ class Catalog:
     reported: frozenset[str] = frozenset()
     # Queries that are bound to these relations; a changed catalog starts without any.
     bound: dict[Hashable, Any] = field(init=False, default_factory=dict)
+    number: int = field(init=False, default_factory=count().__next__)
     asked: set[Hashable] = field(default_factory=set)  # queries that were asked before a change
 
     def with_data(self, stored: Mapping[str, Relation]) -> Catalog:

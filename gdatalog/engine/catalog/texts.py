@@ -8,11 +8,13 @@ grow.
 
 from __future__ import annotations
 
+from _thread import LockType
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from operator import is_
+from threading import Lock
 
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.catalog.fact_list import (
@@ -125,6 +127,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
     _totals: list[int] = field(default_factory=list)  # the number of facts up to each text
     _unnoted: list[int] = field(default_factory=list)  # texts whose facts these two do not have yet
+    _noting: LockType = field(default_factory=Lock)  # held to change the last four
     _length: int = 0
 
     def __len__(self) -> int:
@@ -166,15 +169,16 @@ class ProgramTexts(Mapping[str, KeptRules]):
                 self._shapes[shape] = at
                 self._kinds.setdefault(shape[0], []).append(shape[1])
                 self._params.setdefault(shape[0], set()).update(outline.params(shape[0]))
-        for name, pieces in outline.facts.items():
-            self._facts.setdefault(name, []).extend(pieces)
+        for name, pieces in outline.facts.items():  # another thread may read the facts before
             self._homes.setdefault(name, []).extend([at] * len(pieces))
+            self._facts.setdefault(name, []).extend(pieces)
         own = sum(map(number_of, outline.facts.values()))
         self._totals.append(own + (self._totals[-1] if at else 0))
         self._at[key] = at
         self.log.append(key)
         self._kept.append(kept)
-        self._unnoted.append(at)
+        with self._noting:
+            self._unnoted.append(at)
 
     def without(self, keys: Collection[str]) -> ProgramTexts:
         if not any(key in self for key in keys):
@@ -235,9 +239,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         """The facts of a relation, followed by those of a text that is not kept, if given."""
         pieces, there = self._facts.get(name), NO_FACTS
         if pieces is not None:
-            end = len(pieces)
-            if self._length < len(self.log):
-                end = bisect_left(self._homes[name], self._length)
+            end = bisect_left(self._homes[name], self._length)
             there = FactList(pieces, self._params[name], end)
         if own is None or name not in own.facts:
             return there
@@ -262,11 +264,12 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     def _note(self) -> None:
         """Finds the first text with each fact."""
-        for at in self._unnoted:
-            for name, pieces in self._kept[at].outline.facts.items():
-                new = self._new.setdefault(name, [])
-                for key in chain.from_iterable(map(keys_of, pieces)):
-                    if key not in self._first:
-                        self._first[key] = at
-                        new.append(at)
-        self._unnoted.clear()
+        with self._noting:
+            for at in self._unnoted:
+                for name, pieces in self._kept[at].outline.facts.items():
+                    new = self._new.setdefault(name, [])
+                    for key in chain.from_iterable(map(keys_of, pieces)):
+                        if key not in self._first:
+                            self._first[key] = at
+                            new.append(at)
+            self._unnoted.clear()

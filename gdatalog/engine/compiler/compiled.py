@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any
 from weakref import ref
@@ -23,7 +22,7 @@ from gdatalog.planner.check import Checked, CheckedQuery, Stratum
 from gdatalog.planner.check.validity import VALID, Validity
 from gdatalog.planner.check.walk import names_of, walk
 from gdatalog.planner.rewrite.magic_sets import MagicProgram
-from gdatalog.records import dataclass, field
+from gdatalog.records import cached_property, dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
@@ -139,7 +138,7 @@ class Compiled:
     def heads(self) -> frozenset[str]:
         """The relations that the text's own rules define."""
         rules = (each for each in self.rules if isinstance(each, s.Rule | s.Facts))
-        return frozenset(name for each in rules for name in names_of(each))
+        return frozenset([name for each in rules for name in names_of(each)])
 
     @cached_property
     def last(self) -> str | None:
@@ -232,7 +231,9 @@ class Compiled:
 
 def parameters_in(statements: Sequence[s.Statement]) -> dict[str, bool]:
     """The parameters in statements, in order, and whether they are lists."""
-    nodes = chain.from_iterable(map(nodes_of, statements))
-    parts = chain.from_iterable(map(walk, nodes))
-    params = (part for part in parts if isinstance(part, s.Param | s.ListParam))
-    return {part.name: isinstance(part, s.ListParam) for part in params}
+    found = {}
+    for node in chain.from_iterable(map(nodes_of, statements)):
+        for part in walk(node):
+            if isinstance(part, s.Param | s.ListParam):
+                found[part.name] = isinstance(part, s.ListParam)
+    return found

@@ -83,17 +83,20 @@ class Compiler:
         trusted."""
         if self._made.get(("parsed", text, name, True)) is not None:
             return self.parse(text, name, bare=True, stored=True)
-        shared = self.shared(text, name)
+        form = TextForm.of(text)
+        shared = self._shared(form, text, name)
         if shared is not None:
             return shared
-        parsed, form = self.parse(text, name, bare=True, stored=True), TextForm.of(text)
+        parsed = self.parse(text, name, bare=True, stored=True)
         if form is not None and not parsed[1]:
             self._made.put(("shape", form.rest), TextShape(form, text, parsed[0]), len(text))
         return parsed
 
     def shared(self, text: str, name: str) -> SharedText | None:
         """What a text shares with those that differ from it in constants only."""
-        form = TextForm.of(text)
+        return self._shared(TextForm.of(text), text, name)
+
+    def _shared(self, form: TextForm | None, text: str, name: str) -> SharedText | None:
         shape: TextShape | None = None if form is None else self._made.get(("shape", form.rest))
         if form is None or shape is None:
             return None
@@ -130,7 +133,7 @@ class Compiler:
         asking = tuple(filter(_asks, program.statements))
         watch.poll()
         asked = set(map(id, asking))
-        rules = tuple(each for each in program.statements if id(each) not in asked)
+        rules = tuple([each for each in program.statements if id(each) not in asked])
         watch.poll()
         over = catalog.texts, catalog.schemas
         return Compiled(program, rules, asking, outline, sources, planned, over)
@@ -151,7 +154,7 @@ class Compiler:
         cannot be read.
         """
         types, whole, notes = around.types, around.whole, around.notes
-        errors = tuple((at, str(error)) for at, error in unread.items())
+        errors = tuple([(at, str(error)) for at, error in unread.items()])
         data, params = tuple(known.items()), tuple(sorted(types.items()))
         over = tuple(map(id, outlines)), data, params, errors
         key = "checked", over, id(own) if said else None, whole
@@ -162,15 +165,19 @@ class Compiler:
             length, checked, validity = _length(said), None, VALID
             with spending("planning"):
                 if said and notes is None:
-                    checking_over = partial(check_over, valid, said, known, types, whole)
-                    checked = apart(checking_over, length >= LONG_TEXT)
+                    over_kept = valid, said, known, types, whole
+                    if length < LONG_TEXT:
+                        checked = check_over(*over_kept)
+                    else:
+                        checked = apart(partial(check_over, *over_kept))
                 if checked is None:
                     kept = [statement for outline in outlines for statement in outline.statements]
                     length += _length(kept)
-                    checking = partial(
-                        check_with, kept, said, known, types, unread, valid, whole, notes
-                    )
-                    checked, validity, alone = apart(checking, length >= LONG_TEXT)
+                    every = kept, said, known, types, unread, valid, whole, notes
+                    if length < LONG_TEXT:
+                        checked, validity, alone = check_with(*every)
+                    else:
+                        checked, validity, alone = apart(partial(check_with, *every))
                     if alone is not None:
                         self._made.put(("valid", over), (alone, tuple(outlines)))
             plans = Plans(self.orders)
@@ -208,7 +215,7 @@ def _schemas_of_files(
 
 def _length(statements: Iterable[s.Statement]) -> int:
     """How many characters statements have."""
-    return sum(each.span.end - each.span.start for each in statements)
+    return sum([each.span.end - each.span.start for each in statements])
 
 
 def _asks(statement: s.Statement) -> bool:

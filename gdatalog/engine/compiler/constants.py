@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from gdatalog.errors import Caution, Error, Note, SourceText, Span
@@ -20,7 +19,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check.names import CALLABLE
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.check.walk import reads_of as relations_read
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.values import INT_MAX, Value
 
 MOST_CONSTANTS = 64  # constants of a text; a text with more holds data
@@ -119,7 +118,7 @@ class TextShape:
             kept.discard(id(word))
             return s.Param(name, const.span)
 
-        lifted = tuple(_lifted(statement, parameter) for statement in statements)
+        lifted = tuple([_lifted(statement, parameter) for statement in statements])
         # An equal constant that stays would have to stay equal.
         stay = {word.first for word in self.form.words if id(word) in kept}
         if not self.places or any(number in stay for _, number in self.places.values()):
@@ -162,7 +161,7 @@ class SharedText:
                 each.hint = None if each.hint is None else self._plain(each.hint)
                 each.span = self.moved(each.span)
                 notes = ((self._plain(note.message), self.moved(note.span)) for note in each.notes)
-                each.notes = tuple(Note(*note) for note in notes)
+                each.notes = tuple([Note(*note) for note in notes])
             raise
 
     def caution(self, caution: Caution) -> Caution:
@@ -217,7 +216,7 @@ def _lifted(statement: s.Statement, parameter: Callable[[s.Const], s.Expr]) -> s
             case s.Atom(name, args) if name not in _CALLABLE:
                 return replace(node, args=tuple(map(side, args)))
             case s.Compare(first, rest) if not all(isinstance(e, s.Const) for e in sides(node)):
-                return replace(node, first=side(first), rest=tuple((o, side(e)) for o, e in rest))
+                return replace(node, first=side(first), rest=tuple([(o, side(e)) for o, e in rest]))
             case s.Not() | s.And() | s.Or() | s.Aggregate():
                 return rebuild(node, changed)
         if type(node) in LEAVES or isinstance(node, s.Atom | s.Compare | s.Member):

@@ -5,12 +5,12 @@ If these are small, a plan also serves other relations with the same rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 from weakref import ref
 
 from gdatalog.account import spending
-from gdatalog.cancellation import LONG_TEXT, apart
+from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
@@ -61,7 +61,7 @@ class Plans:
         """Caches the rewritten rules that `make` returns, so that they are planned once."""
         key = (what, *map(id, rules))
         if key not in self._rewritten:
-            self._rewritten[key] = tuple(rules), _planned(rules, make)
+            self._rewritten[key] = tuple(rules), planned(rules, make)
         found: Made = self._rewritten[key][1]
         return found
 
@@ -73,27 +73,29 @@ class Plans:
         known = self._parted.get((id(stratum), way))
         if known is not None and _same(known[1], relation):
             return known[2]
-        made_of, made = _looking(relation, stratum.rules, make)
+        looking = Looking(relation)
+        made = planned(stratum.rules, partial(make, looking))
+        made_of = _held(looking.at)
         before = None if known is None else known[2]
         if made == before:
             made = before
         for rule in () if before is None or made is before else before.stratum.rules:
-            for key in [key for key in self._found if key[0] == id(rule)]:
-                del self._found[key]
+            for key in list(self._found):
+                if key[0] == id(rule):
+                    self._found.pop(key, None)
         self._parted[id(stratum), way] = stratum, made_of, made
         return made
 
-    def plan(
+    def found(
         self,
         rule: CheckedRule,
         first: bool,
         relation: RelationOf,
-        make: Callable[[RelationOf, list[Looked]], RulePlan],
         values: Mapping[str, Value],
         scans: int | None = None,
         device: str = "",
-    ) -> RulePlan:
-        """The plan of a rule in the first round or a later one; `make` looks up relations.
+    ) -> RulePlan | None:
+        """The plan of a rule in the first round or a later one, if it was kept.
 
         `scans`: the plan scans relations of at least this many rows. `device`: it is for this one.
         Parameters with other values share a plan if their selectivity is similar.
@@ -101,19 +103,40 @@ class Plans:
         _, plans = self._found.setdefault((id(rule), first, scans, device), (rule, []))
         plans[:] = [known for known in plans if _same(known[1], relation)]
         for plan, _, before in plans:
-            if all(_alike(each, relation, values) for each in before):
+            if self.alike(before, relation, values):
                 return plan
-        looked: list[Looked] = []
-        made_of, plan = _looking(relation, [rule], lambda look: make(look, looked))
-        plans.append((plan, made_of, tuple(looked)))
+        return None
+
+    def keep(
+        self,
+        rule: CheckedRule,
+        first: bool,
+        plan: RulePlan,
+        made_of: Mapping[str, Relation],
+        looked: Sequence[Looked],
+        scans: int | None = None,
+        device: str = "",
+    ) -> None:
+        """Keeps a plan that was not found, by the relations that it was made of."""
+        _, plans = self._found[id(rule), first, scans, device]
+        plans.append((plan, _held(made_of), tuple(looked)))
         del plans[:-SIMILAR]
-        return plan
 
     def by_values(self, plans: Collection[RulePlan]) -> bool:
         """Whether values of parameters decided one of these plans."""
-        every = (plan for _, found in self._found.values() for plan in found)
-        decided = {id(plan) for plan, _, looked in every if looked}
-        return any(id(plan) in decided for plan in plans)
+        return bool(self.looked_at(plans))
+
+    def looked_at(self, plans: Collection[RulePlan]) -> tuple[Looked, ...]:
+        """The selectivity of parameters that decided these plans."""
+        every = (plan for _, found in list(self._found.values()) for plan in found)
+        decided = {id(plan): looked for plan, _, looked in every if looked}
+        return tuple(each for plan in plans for each in decided.get(id(plan), ()))
+
+    def alike(
+        self, looked: Sequence[Looked], relation: RelationOf, values: Mapping[str, Value]
+    ) -> bool:
+        """Whether these values of parameters would decide plans in the same way."""
+        return all(_alike(each, relation, values) for each in looked)
 
     def delta_joins(
         self,
@@ -139,7 +162,7 @@ class Plans:
                 seen[name] = size.rows + 1
             return size
 
-        made = _planned([rule], lambda: make(look))
+        made = planned([rule], lambda: make(look))
         self._delta_joins[id(rule), read] = seen, made
         return made
 
@@ -155,7 +178,7 @@ class Plans:
 
 def _held(relations: Mapping[str, Relation]) -> Held:
     stores = ((name, relation.store) for name, relation in relations.items())
-    return tuple((name, ref(store), store.fingerprint) for name, store in stores)
+    return tuple([(name, ref(store), store.fingerprint) for name, store in stores])
 
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:
@@ -177,10 +200,15 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
     return True
 
 
-def _planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
+def planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
+    """What `make` plans for some rules, in a thread of its own if that may take long."""
     long = _takes_long(rules)
-    with spending("planning"), nullcontext() if long else uncollected():
-        return apart(make, long)
+    if long:
+        with spending("planning"):
+            return apart(make)
+    current_watch().poll()
+    with spending("planning"), uncollected():
+        return make()
 
 
 def _takes_long(rules: Sequence[CheckedRule]) -> bool:
@@ -194,13 +222,15 @@ def _takes_long(rules: Sequence[CheckedRule]) -> bool:
     return names >= MANY_VARIABLES or length >= LONG_TEXT or groups > 1
 
 
-def _looking(
-    relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Made]
-) -> tuple[Held, Made]:
-    looked_at: dict[str, Relation] = {}
+class Looking:
+    """Looks up relations; `at` has those that were looked at."""
 
-    def look(name: str) -> Relation:
-        return looked_at.setdefault(name, relation(name))
+    def __init__(self, relation: RelationOf) -> None:
+        self._relation = relation
+        self.at: dict[str, Relation] = {}
 
-    made = _planned(rules, lambda: make(look))
-    return _held(looked_at), made
+    def __call__(self, name: str) -> Relation:
+        found = self.at.get(name)
+        if found is None:
+            found = self.at[name] = self._relation(name)
+        return found

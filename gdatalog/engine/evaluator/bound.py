@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gdatalog.calls import Limits, accounted
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.counting import only_count
 from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
+from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.operators.once import Once
@@ -22,8 +24,9 @@ from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Param
+from gdatalog.parser.syntax import Compare, Param
 from gdatalog.planner.check import Schema, Stratum
+from gdatalog.planner.check.walk import conjuncts
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 
@@ -44,36 +47,37 @@ class BoundRules:
         return self.compiled.checked.schemas[self.stratum.relations[0]]
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        found = self._looked_up(context.scope, context.limits, limit)
+        if found is not None:
+            context.metrics.devices.append(CPU.name)
+            return found
         with accounted(context.limits, CPU.name):
-            found = self.looked_up(context.scope, context.limits, limit)
-            if found is not None:
-                context.metrics.devices.append(CPU.name)
-                return found
             checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
                 plans, {name: [] for name in self.stratum.relations}, limit,
             )  # fmt: skip
-            if self.plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
-                self.plan = None
-            plan = self.plan if limit is None else None
+            plan = self.plan
+            if plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
+                plan = self.plan = None
+            plan = plan if limit is None else None
             if plan is None:
                 plan = plan_stratum(self.stratum, inputs)
                 if self.plan is None:
                     self._keep(plan)
             return run(plan, inputs)[self.stratum.relations[0]]
 
-    def looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
-        """The answer, if it is a look-up by an index that is there: it changes nothing, so any
-        thread may make it."""
-        if self.lookup is None:
+    def _looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
+        """The answer, if it is a look-up by an index that is there."""
+        lookup = self.lookup
+        if lookup is None:
             return None
-        (ref,) = self.lookup.plan.joins[0].tries
+        (ref,) = lookup.plan.joins[0].tries
         relation, schema = self.relations[ref.relation], self.schema
-        found = self.lookup.of_parts(relation, scope, limits, limit)
+        found = lookup.of_parts(relation, scope, limits, limit)
         if found is None:
             return None
-        if len(found) == 1 and self.lookup.in_order:
+        if len(found) == 1 and lookup.in_order:
             ((rows, count),) = found
             return Relation(schema.columns, schema.types, rows, count)
         blocks, count = [rows for rows, _ in found], sum(count for _, count in found)
@@ -88,35 +92,54 @@ class BoundRules:
         if scans or not isinstance(plan.root, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
-        self.compiled.planned.lookups[self.stratum.relations] = self.lookup
+        if self.lookup is not None and self._serves_any(self.lookup):
+            self.compiled.planned.lookups[self.stratum.relations] = self.lookup
         if not self.compiled.planned.plans.by_values(rules):
             self.plan = plan
+
+    def _serves_any(self, lookup: IndexLookup) -> bool:
+        """Whether a look-up serves other rows too: nothing that holds only for these was used."""
+        (rule,), (ref,) = self.stratum.rules, lookup.plan.joins[0].tries
+        tests = sum(isinstance(part, Compare) for part in conjuncts(rule.body))
+        return tests == len(lookup.cuts) and not self.relations[ref.relation].symmetric
 
 
 @dataclass(slots=True, eq=False)
 class BoundPart:
     """A query for which the needed part of other relations is evaluated. `known`: the relations
-    that do not depend on its parameters."""
+    that do not depend on its parameters. `asked`: the questions for parts of these views so far;
+    `then`: what the query is bound to since the whole views are evaluated."""
 
     compiled: Compiled
     name: str
     part: PartOf
     known: Mapping[str, Relation]
+    asked: AskedParts | None
     plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    then: Bound | None = None
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
         """None: most of a relation would be evaluated."""
+        if self.then is None and self.asked is not None:
+            evaluator = self.part.whole(context, self.compiled.planned)
+            if self.asked.evaluated(evaluator):
+                self.then = bind(evaluator, self.compiled)
+        if self.then is not None:
+            return self.then.relation(context, limit)
         found = self.part.evaluator(context, self.known, self.plans)
         if found is None:
             return None
         with speaking_plainly():
-            return found.relation(self.name) if limit is None else found.first(self.name, limit)
+            relation = found.relation(self.name) if limit is None else found.first(self.name, limit)
+        if self.asked is not None:
+            self.asked.count(found.known)
+        return relation
 
 
 @dataclass(slots=True, eq=False)
 class BoundStrata:
-    """A query that reads relations whose rows its parameters decide. `evaluator`: the one that
-    bound it; `known`: the relations that do not depend on parameters."""
+    """A query that reads relations whose rows its parameters decide. `evaluator`: of the call that
+    bound it. `known`: the relations that do not depend on parameters."""
 
     compiled: Compiled
     name: str
@@ -128,7 +151,7 @@ class BoundStrata:
         before = self.evaluator
         found = Evaluator(
             context, before.program, before.stored, before.facts, before.results, before.keep,
-            before.asked, known=dict(self.known), kept_plans=self.plans,
+            before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
         )  # fmt: skip
         return found.relation(self.name) if limit is None else found.first(self.name, limit)
 
@@ -151,27 +174,40 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         return None
     found = demanded_for(evaluator, name)
     if found is not None and found.planned is not None:
-        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
+        asked = asked_parts(evaluator, found)
+        if asked is not None and asked.evaluated(evaluator):
+            return bind(evaluator, compiled)
+        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator), asked)
     names = program.reads(stratum)
     lookup = program.lookups.get(stratum.relations)
     if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
-    relations = {read: evaluator.relation(read) for read in names}
-    if lookup is not None or not _by_values(evaluator, names):
-        return BoundRules(compiled, stratum, relations, None, lookup)
-    if program.checked.lists:
+    if lookup is None and _by_values(evaluator, names):
+        return None if program.checked.lists else _bound_strata(evaluator, compiled)
+    if any(_only_counted(evaluator, stratum, name) for name in names):
         return None
-    evaluator.relation(name)
-    known = {own: each for own, each in evaluator.known.items() if not _by_values(evaluator, [own])}
-    known.pop(name, None)
-    made = Evaluator(
-        context, program, evaluator.stored, evaluator.facts, evaluator.results, evaluator.keep,
-        evaluator.asked, known=known,
-    )  # fmt: skip
-    return BoundStrata(compiled, name, made, known)
+    relations = {read: evaluator.relation(read) for read in names}
+    return BoundRules(compiled, stratum, relations, None, lookup)
 
 
-def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
+def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
+    evaluator.relation(compiled.asked)  # and what it needs; of some relations only counts
+    made = evaluator.known.keys() & evaluator.checked.schemas.keys()
+    known = {n: evaluator.known[n] for n in made if not _by_values(evaluator, [n])}
+    evaluator.known = known  # rows of this call are not kept
+    return BoundStrata(compiled, compiled.asked, evaluator, known)
+
+
+def _only_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
+    """Whether a stratum may count the rows of a relation that would have to be evaluated."""
+    home = evaluator.program.homes.get(name)
+    counted = home is not None and home.recursive and only_count([reader], home.relations)
+    return counted and home is not None and not evaluator.is_current(home)
+
+
+def _bound_part(
+    evaluator: Evaluator, compiled: Compiled, part: PartOf, asked: AskedParts | None
+) -> BoundPart | None:
     made = part.evaluator(evaluator.context, evaluator.known)
     if made is None:
         return None
@@ -182,7 +218,7 @@ def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> Bound
     own = {given.get(each, each) for each in known}
     if _by_values(evaluator, own):
         return None
-    return BoundPart(compiled, name, part, known)
+    return BoundPart(compiled, name, part, known, asked)
 
 
 def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:

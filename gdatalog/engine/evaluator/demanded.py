@@ -14,6 +14,7 @@ from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
+from gdatalog.engine.evaluator.asked_parts import asked_parts
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.evaluator.results import Results
 from gdatalog.errors import Error, Note
@@ -47,11 +48,18 @@ def answer(
     evaluator: Evaluator, name: str, limit: int | None = None, whole: Collection[str] = ()
 ) -> Relation:
     """Returns a relation, or at most `limit` rows; relations of `whole` are evaluated anyway."""
-    part = part_of(evaluator, name, whole)
+    found = demanded_for(evaluator, name, whole)
+    asked = asked_parts(evaluator, found)
+    if asked is not None and asked.evaluated(evaluator):
+        found = demanded_for(evaluator, name, whole)  # perhaps of other views
+        asked = asked_parts(evaluator, found)
+    part = part_of(evaluator, found)
     if part is None:
         return evaluator.relation(name) if limit is None else evaluator.first(name, limit)
     with speaking_plainly():
         relation = part.relation(name) if limit is None else part.first(name, limit)
+    if asked is not None:
+        asked.count(part.known)
     for known, full in part.known.items():
         if plain(known) == known and (known != name or limit is None):
             evaluator.known.setdefault(known, full)
@@ -69,10 +77,21 @@ class PartOf:
     results: Results
     keep: Callable[[Collection[str]], bool]
     asked: Collection[str]
+    number: int
 
     @staticmethod
     def of(demanded: Demanded, whole: Evaluator) -> PartOf:
-        return PartOf(demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked)
+        return PartOf(
+            demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked,
+            whole.number,
+        )  # fmt: skip
+
+    def whole(self, context: ExecutionContext, program: PlannedProgram) -> Evaluator:
+        """An evaluator of the whole relations, by the program as it was."""
+        return Evaluator(
+            context, program, self.stored, self.facts, self.results, self.keep, self.asked,
+            number=self.number,
+        )  # fmt: skip
 
     def evaluator(
         self,
@@ -86,7 +105,7 @@ class PartOf:
         assert planned is not None
         stored = Overlay(self.stored, program.given)
         own = context, planned, stored, self._facts, self.results, self._keep, self.asked
-        part = Evaluator(*own, known=dict(known), kept_plans=kept_plans)
+        part = Evaluator(*own, known=dict(known), kept_plans=kept_plans, number=self.number)
         self.demanded.covered = ""
         for magic in program.measured:
             with speaking_plainly():
@@ -123,9 +142,8 @@ class PartOf:
         }
 
 
-def part_of(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -> Evaluator | None:
+def part_of(evaluator: Evaluator, found: Demanded | None) -> Evaluator | None:
     """An evaluator of only the needed part of a relation; None if magic sets are not used."""
-    found = demanded_for(evaluator, name, whole)
     if found is None or found.planned is None:
         return None
     return PartOf.of(found, evaluator).evaluator(evaluator.context, evaluator.known)

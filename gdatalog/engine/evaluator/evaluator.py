@@ -8,13 +8,13 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
@@ -33,10 +33,12 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.engine.stratum_planner import plan_stratum, run
+from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
@@ -44,12 +46,13 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that serves all values of parameters, made for these numbers of rows. `ready`: what
-    its operators have prepared, for its next runs."""
+    """A plan that serves values of parameters with a selectivity like those that were `looked` at,
+    made for these numbers of rows. `ready`: what its operators have prepared, for its next runs."""
 
     plan: StratumPlan
     rows: Sequence[int]
-    ready: list[Any] = field(default_factory=list)
+    looked: Sequence[Looked]
+    ready: list[PreparedPlan] = field(default_factory=list)
 
     def suits(self, rows: Sequence[int]) -> bool:
         """Whether a stratum that reads so many rows may run by this plan."""
@@ -65,7 +68,7 @@ class Evaluator:
     program: PlannedProgram
     stored: Mapping[str, Relation]
     facts: Callable[[str], FactList]  # the facts of a relation
-    results: Results = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
     asked: Collection[str] = ()  # the relations that will be requested
     # Frees a relation that is not read again; None if later calls may read it.
@@ -73,11 +76,12 @@ class Evaluator:
     known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
     # The plans of strata that calls with other parameters share; None: each call plans.
     kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
+    number: int = 0  # of the catalog
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
     # What is new to strata that are not evaluated yet.
-    _news: dict[tuple[str, ...], News | None] = field(default_factory=dict)
+    _news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = field(default_factory=dict)
     _last_use: LastUse | None = None
     _gone: set[str] = field(default_factory=set)  # relations that were freed
 
@@ -177,13 +181,34 @@ class Evaluator:
         if stratum.relations in counting:
             self.known.update(self._of_counts(counting[stratum.relations]))
             return
-        found = self._recall(stratum) or self._follow(stratum)
-        found = found or self._counted(stratum, upcoming, asked, counting)
-        if not found:
-            self._plan_ahead(upcoming)
-        self.known.update(found or self._run(stratum))
+        found = self._recall(stratum)
+        if found is None and self._is_kept(stratum.relations):
+            versions = versions_of(self._below(stratum))
+            with self._claimed(stratum.relations, self.made_of(stratum), versions) as claim:
+                found = claim.found or self._recall(stratum)
+                if found is None:
+                    found = self._made(stratum, upcoming, asked, counting)
+                    if found.keys() == set(stratum.relations):  # not only counts
+                        claim.found = found
+        self.known.update(found or self._made(stratum, upcoming, asked, counting))
         if self.let_go is not None:
             self._let_go(stratum, self.let_go)
+
+    def _made(
+        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
+    ) -> Relations:
+        """The relations of a stratum that has no valid result."""
+        found = self._follow(stratum) or self._counted(stratum, upcoming, asked, counting)
+        if not found:
+            self._plan_ahead(upcoming)
+        return found or self._run(stratum)
+
+    def _claimed(
+        self, names: tuple[str, ...], made_of: MadeOf, versions: Mapping[Read, Version]
+    ) -> AbstractContextManager[Claim[Relations]]:
+        """A context in which this thread evaluates relations, or gets those that another thread has
+        evaluated meanwhile."""
+        return self.results.running.on((names, versions, made_of), self.context.limits.poll)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -239,10 +264,17 @@ class Evaluator:
             return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
-        found = self.results.get((name,))
+        with self._claimed((name,), made_of, versions_of(below)) as claim:
+            if claim.found is None:
+                claim.found = {name: self._given_anew(name, made_of, below)}
+            return claim.found[name]
+
+    def _given_anew(self, name: str, made_of: MadeOf, below: Mapping[Read, Relation]) -> Relation:
+        """The same, unless there is a valid result."""
+        found, (schema,), (facts,) = self.results.get((name,)), made_of.schemas, made_of.facts
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        thresholds = self.context.thresholds
+        stored, thresholds = self.stored.get(name), self.context.thresholds
         news = None if found is None else news_since(found, made_of, below, thresholds)
         if not facts and stored is not None:
             relation = stored.renamed(schema.columns)
@@ -257,13 +289,23 @@ class Evaluator:
             if stored is not None:
                 relation = union([relation, stored])
         if not facts or self.keep([name]):
-            versions = {read: held.version for read, held in below.items()}
-            self.results[(name,)] = StratumResult(made_of, versions, {name: relation})
+            self._keep_result((name,), made_of, below, {name: relation})
         return relation
+
+    def _keep_result(
+        self,
+        names: tuple[str, ...],
+        made_of: MadeOf,
+        below: Mapping[Read, Relation],
+        relations: Relations,
+    ) -> None:
+        result = StratumResult(made_of, versions_of(below), relations, self.number)
+        self.results.keep(names, result)
 
     # ---------------------------------------------------------------------------------- strata
 
-    def _made_of(self, stratum: Stratum) -> MadeOf:
+    def made_of(self, stratum: Stratum) -> MadeOf:
+        """The inputs of a stratum, except for the relations that it reads."""
         facts = tuple(self.facts(name) for name in stratum.relations)
         used = self.program.params(stratum).union(*(atoms.params for atoms in facts))
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
@@ -282,20 +324,22 @@ class Evaluator:
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.results.get(tuple(name + what for name in stratum.relations))
-        if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
+        if found is None or not found.fresh(self.made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
-        if self.let_go is None and self.keep(stratum.relations):
-            versions = {read: held.version for read, held in self._below(stratum).items()}
-            self.results[tuple(name + what for name in stratum.relations)] = StratumResult(
-                self._made_of(stratum), versions, relations
-            )
+        if self._is_kept(stratum.relations):
+            names = tuple(name + what for name in stratum.relations)
+            self._keep_result(names, self.made_of(stratum), self._below(stratum), relations)
+
+    def _is_kept(self, names: Collection[str]) -> bool:
+        """Whether the result of a stratum is kept for other calls."""
+        return self.let_go is None and self.keep(names)
 
     def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
-        found, news = self.results.get(stratum.relations), self.news(stratum)
+        found, news = self._since(stratum)
         self._news.pop(stratum.relations, None)
         if found is None or news is None:
             return None
@@ -317,18 +361,21 @@ class Evaluator:
         self._remember(stratum, relations)
         return relations
 
-    def news(self, stratum: Stratum) -> News | None:
-        """What was added since a stratum was evaluated, if its relations only get more rows."""
+    def _since(self, stratum: Stratum) -> tuple[StratumResult | None, News | None]:
+        """The result of a stratum from before, and what was added since, if its relations only get
+        more rows."""
+        known = self._news.get(stratum.relations)
+        if known is not None:
+            return known
         found = self.results.get(stratum.relations)
         if found is None:
-            return None
-        if stratum.relations not in self._news:
-            self._news[stratum.relations] = self._news_since(stratum, found)
-        return self._news[stratum.relations]
+            return None, None
+        self._news[stratum.relations] = known = found, self._news_since(stratum, found)
+        return known
 
     def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
         news = news_since(
-            found, self._made_of(stratum), self._below(stratum), self.context.thresholds
+            found, self.made_of(stratum), self._below(stratum), self.context.thresholds
         )
         if not news:
             return news
@@ -348,8 +395,8 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return False
-        fresh = found.fresh(self._made_of(stratum), self._below(stratum))
-        return fresh or self.news(stratum) is not None
+        fresh = found.fresh(self.made_of(stratum), self._below(stratum))
+        return fresh or self._since(stratum)[1] is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
@@ -376,13 +423,14 @@ class Evaluator:
             return plan_stratum(stratum, inputs), inputs
         rows = [self.known[name].at_most for name in self.program.reads(stratum)]
         rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
-        kept = self.kept_plans.get(stratum.relations)
-        if kept is not None and kept.suits(rows):
+        kept, plans = self.kept_plans.get(stratum.relations), self.program.plans
+        values = self.context.scope.params
+        if kept and kept.suits(rows) and plans.alike(kept.looked, self.relation, values):
             return kept.plan, inputs
         plan = plan_stratum(stratum, inputs)
-        scans = any(join.scan for _, rule in plan.rules for join in rule.joins)
-        if not scans and not self.program.plans.by_values([rule for _, rule in plan.rules]):
-            self.kept_plans[stratum.relations] = KeptPlan(plan, rows)
+        rules = [rule for _, rule in plan.rules]
+        if not any(join.scan for rule in rules for join in rule.joins):
+            self.kept_plans[stratum.relations] = KeptPlan(plan, rows, plans.looked_at(rules))
         return plan, inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
@@ -390,7 +438,8 @@ class Evaluator:
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
     def _run(self, stratum: Stratum) -> Relations:
-        plan, inputs = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+        ready = self._ready.pop(stratum.relations, None)
+        plan, inputs = ready or self.planned(stratum)
         kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
         relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)
@@ -453,6 +502,10 @@ class Evaluator:
         types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
+
+
+def versions_of(below: Mapping[Read, Relation]) -> dict[Read, Version]:
+    return {read: relation.version for read, relation in below.items()}
 
 
 def lies_away(relation: Relation) -> bool:

@@ -1,17 +1,21 @@
 """The results of strata, which are kept across calls.
 
 A result has only the versions of the relations that its stratum read, so it keeps no other rows
-alive.
+alive. Evaluations of several versions of the database may run at the same time: a result stays
+until there is one of the same version or a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from threading import Lock
 
+from gdatalog.claims import Claims
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
-from gdatalog.storage.parts import Version
+from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 # A relation that a stratum reads: a lower one (False), or the data of one of its own (True).
@@ -28,14 +32,21 @@ class MadeOf:
     params: tuple[object, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
 
+    @staticmethod
+    def together(strata: Iterable[MadeOf]) -> MadeOf:
+        """The inputs of several strata."""
+        each = ((s.schemas, s.rules, s.facts, s.params, s.limits) for s in strata)
+        return MadeOf(*(tuple(chain.from_iterable(part)) for part in zip(*each, strict=True)))
+
 
 @dataclass(slots=True)
 class StratumResult:
-    """A stratum's relations and their inputs."""
+    """A stratum's relations and their inputs. `number`: that of the catalog."""
 
     made_of: MadeOf
     below: Mapping[Read, Version]
     relations: Mapping[str, Relation]
+    number: int = 0
 
     def fresh(self, made_of: MadeOf, below: Mapping[Read, Relation]) -> bool:
         """Whether the inputs are unchanged."""
@@ -46,5 +57,18 @@ class StratumResult:
         )
 
 
-# By the relations of the stratum.
-Results = dict[tuple[str, ...], StratumResult]
+class Results(dict[tuple[str, ...], StratumResult]):
+    """Results by the relations of their stratum. `running`: the evaluations whose results will be
+    kept."""
+
+    def __init__(self, found: Mapping[tuple[str, ...], StratumResult] | None = None) -> None:
+        super().__init__(found or {})
+        self.running: Claims[Mapping[str, Relation]] = Claims()
+        self._lock = Lock()
+
+    def keep(self, names: tuple[str, ...], result: StratumResult) -> None:
+        """Keeps a result, unless there is one of a later version of the database."""
+        with self._lock:
+            before = self.get(names)
+            if before is None or before.number <= result.number:
+                self[names] = result

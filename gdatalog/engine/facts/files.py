@@ -50,7 +50,7 @@ def readable(path: str, files: Files, span: Span | None = None) -> str:
 
 def all_readable(path: str, files: Files, span: Span | None = None) -> str:
     """Like `readable`, for a path that may stand for several files: checks each of them."""
-    from gdatalog.storage.data_files import files_of, is_set
+    from gdatalog.storage.file_sets import files_of, is_set
 
     readable(path, files, span)
     if files not in ("all", "read") and is_set(path):

@@ -10,6 +10,7 @@ from functools import partial
 
 from gdatalog.account import spending
 from gdatalog.cancellation import current_watch
+from gdatalog.claims import Claims
 from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.facts.files import Files, locate, placed, read_relation
 from gdatalog.engine.facts.reading_ahead import FileContent, FileReading, ReadingAhead
@@ -18,9 +19,9 @@ from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, Error
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.history import Version
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.load_options import Findings
-from gdatalog.storage.parts import Version
 from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -34,12 +35,14 @@ FoundFile = tuple[Relation | None, str, Schema | None, tuple[object, ...], tuple
 class FileCache:
     """The data outside the catalog that a database has read. `files`: the newest version of each
     file, by reading options; `pipes`: what can be read only once; `unions`: the relations of
-    several files, so that views stay fresh; `lists`: the relations of values, by their content."""
+    several files, so that views stay fresh; `lists`: the relations of values, by their content;
+    `reading`: the files that threads read now."""
 
     files: dict[tuple[object, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
     pipes: Pipes = field(default_factory=Pipes)
     unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
     lists: Recent[Relation] = field(default_factory=Recent)
+    reading: Claims[Relation] = field(default_factory=Claims)
 
     def forget(self) -> None:
         """Drops files that can be read again."""
@@ -127,22 +130,41 @@ class Inputs(Mapping[str, Relation]):
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
             self._files.setdefault(name, []).append(key)
+            if found is not None:
+                return found
+            with self.cache.reading.on((key, version), current_watch().poll) as claim:
+                if claim.found is None:
+                    claim.found = self._find(source, name)[0]
+                if claim.found is None:
+                    claim.found = self._read(source, name, path, schema, key, version)
+                return claim.found
+
+    def _read(
+        self,
+        source: Source,
+        name: str,
+        path: str,
+        schema: Schema | None,
+        key: tuple[object, ...],
+        version: tuple[int, int],
+    ) -> Relation:
+        """Reads a file, and caches its relation."""
+        directive, _ = source
+        watch, found, made = current_watch(), None, None
+        with watch.work("loading", f"{name} from {path}"), spending("loading"):
+            if directive.path is not None:
+                found = self.remote(path, name, schema)
+            if found is None and self.ahead is not None:
+                made = self.ahead.take(key)
             if found is None:
-                watch, made = current_watch(), None
-                with watch.work("loading", f"{name} from {path}"), spending("loading"):
-                    if directive.path is not None:
-                        found = self.remote(path, name, schema)
-                    if found is None and self.ahead is not None:
-                        made = self.ahead.take(key)
-                    if found is None:
-                        made = made or watch.aside(lambda: self._made(source, name, path, schema))
-                        found = made[0]
-                self.cache.files[key] = version, found
-                for caution in () if made is None else made[1].cautions(name):
-                    self.warn(replace(caution, span=caution.span or directive.span))
-                if self.ahead is not None:
-                    self.ahead.after(version[1])
-            return found
+                made = made or watch.aside(lambda: self._made(source, name, path, schema))
+                found = made[0]
+        self.cache.files[key] = version, found
+        for caution in () if made is None else made[1].cautions(name):
+            self.warn(replace(caution, span=caution.span or directive.span))
+        if self.ahead is not None:
+            self.ahead.after(version[1])
+        return found
 
     def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> FileContent:
         """The content of a file."""
@@ -181,7 +203,7 @@ class Inputs(Mapping[str, Relation]):
         declared = name in self.stored or (schema is not None and schema.declared)
         if directive.path is not None and not declared:
             schema = None  # its types come from the data
-        from gdatalog.storage.data_files import version_of
+        from gdatalog.storage.file_sets import version_of
 
         try:
             version = version_of(path)

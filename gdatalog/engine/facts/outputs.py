@@ -35,8 +35,9 @@ def write_answer(
 ) -> None:
     """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
     path ends with a slash. `delimiter`, `header`: of text files."""
+    from gdatalog.storage.parquet_folder import names_a_folder
     from gdatalog.storage.readers import format_of
-    from gdatalog.storage.writers import names_a_folder, write_tables
+    from gdatalog.storage.writers import write_tables
 
     plain = (delimiter, header) == (None, None)
     if plain and (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.catalog.fact_list import Piece, number_of
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.parser.syntax import Atom, Const, FactColumns

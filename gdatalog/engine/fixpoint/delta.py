@@ -24,7 +24,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.settings import Dedup, Thresholds
-from gdatalog.storage.keys import KeySpace
+from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

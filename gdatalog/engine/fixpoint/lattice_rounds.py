@@ -20,8 +20,8 @@ from gdatalog.planner.check.strata import steps_of
 from gdatalog.planner.check.walk import all_of
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value, narrow
+from gdatalog.storage.membership import places_in
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import places_in
 from gdatalog.storage.rows import Columns, order_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -13,13 +13,14 @@ import numpy as np
 from gdatalog.engine.fixpoint.row_sets import RowBitmap
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.kept import Kept
-from gdatalog.storage.keys import KeySpace, narrow, union
+from gdatalog.storage.key_space import KeySpace, union
+from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, spans_of
 from gdatalog.storage.table import Array
 
-FEW = 16  # rows that are searched for without a bitmap, if there is none
+WITHOUT_BITMAP = 16  # rows that are searched for without a bitmap, if there is none
 MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
 _BITMAP = Kept[RowBitmap](attrgetter("nbytes"))
 
@@ -69,7 +70,7 @@ class MaintainedRelation:
 
     def _news(self, rows: Columns) -> Array:
         """The positions of the rows that are new."""
-        few = len(rows[0]) <= FEW
+        few = len(rows[0]) <= WITHOUT_BITMAP
         bitmap = self._bitmap if few else self._all_rows()
         if bitmap is not None and not bitmap.space.holds(rows):
             bitmap = self._bitmap = bitmap_of(self.full().store, rows)
@@ -90,12 +91,12 @@ class MaintainedRelation:
 
     def finished(self) -> Relation:
         if self.came:
-            found = self.full().coming_from(self.known, self._new)
+            after = self.full().coming_from(self.known, self._new)
         else:
-            found = self.known.unchanged()
+            after = self.known.unchanged()
         if self._bitmap is not None:
-            _BITMAP.put(found.store, self._bitmap)
-        return found
+            _BITMAP.put(after.store, self._bitmap)
+        return after
 
 
 def rows_with(relation: Relation, column: int, values: Array) -> Columns | None:

@@ -15,9 +15,9 @@ from gdatalog.engine.semi_joins import note_part_indexed, part_indexed
 from gdatalog.plan.join_plan import JoinPlan, Seek, Slot, TrieRef
 from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
+from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
 
 # The rows with one of some values in a column; None if no bitmap has them.
@@ -30,13 +30,13 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
     columns: Mapping[str, Array] = dict(
         zip((slot.name for slot in join.given.slots), rows, strict=True)
     )
-    found: dict[int, Array] = {}
+    searched: dict[int, Array] = {}
     for step in join.steps:
         if isinstance(step, Seek) and isinstance(step.value, Slot) and step.value.name in columns:
             for part in step.participants:
                 if part.depth == 0:
-                    found[part.trie] = columns[step.value.name]
-    return found
+                    searched[part.trie] = columns[step.value.name]
+    return searched
 
 
 def nearby(
@@ -56,11 +56,11 @@ def nearby(
         if part_indexed(large, ref.columns) or not few:
             return None
         note_part_indexed(large, ref.columns)
-        found: list[Columns] = []
+        matches: list[Columns] = []
         for block in (block for part in relation.parts for block in part.blocks()):
             kept = rows_among(block[ref.columns[0]], wanted)
-            found.append(tuple(key[kept] for key in block))
-        rows = tuple(np.concatenate(keys) for keys in zip(*found, strict=True))
+            matches.append(tuple(key[kept] for key in block))
+        rows = tuple(np.concatenate(keys) for keys in zip(*matches, strict=True))
     count = len(rows[0])
     blocks = [tuple(map(narrow, rows))]
     return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)

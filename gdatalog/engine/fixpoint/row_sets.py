@@ -22,7 +22,7 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.executors.ops import Ops
-from gdatalog.storage.keys import KeySpace
+from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope, evaluate, no_column
+from gdatalog.cpu_ops.expressions import Scope, evaluate, no_column
 from gdatalog.engine.derived import Rows
 from gdatalog.plan import join_plan as p
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.keys import KeySpace, RelationColumn, span_of, union, widen
+from gdatalog.storage.key_space import KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span

@@ -37,9 +37,9 @@ from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
-from gdatalog.storage.keys import KeySpace
-from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 

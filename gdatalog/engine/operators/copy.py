@@ -48,6 +48,7 @@ class Copy(LeafOperator):
         if not relation.store.on_host:
             return Unsuited()
         assert isinstance(rule.body, Atom)
+        distinct = relation.store.known >= KnownRows.DISTINCT  # before another thread sorts them
         columns = relation.store.as_they_are()
         kept = []
         for arg, column, kind in zip(rule.body.args, columns, relation.types, strict=True):
@@ -57,8 +58,7 @@ class Copy(LeafOperator):
                     return Unsuited()
             else:
                 kept.append(column)
-        count, distinct = relation.at_most, relation.store.known >= KnownRows.DISTINCT
-        blocks = [tuple(kept)]
+        count, blocks = len(columns[0]), [tuple(kept)]
         found = Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)
         return {schema.name: found}
 

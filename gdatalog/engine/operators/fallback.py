@@ -41,9 +41,6 @@ class WithFallback:
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return ()
 
-    def __str__(self) -> str:
-        return self.first.lines()[0]
-
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         first = self.first.lines(whole)
         if not whole and any(isinstance(each, Unsuited | NoRoom) for each in self.when):
@@ -63,8 +60,6 @@ class WithFallback:
         if small is not None:
             found = self._second(prepared, inputs, until)
             prepared.saw(metrics.strata[began:], small)
-            for record in metrics.strata[began:]:
-                record.how = (f"not begun, as earlier runs ended {small}: {self}", *record.how)
             return found
         found = attempt(self.first, prepared.first, self.when, inputs, until)
         if not isinstance(found, CONDITIONS) or found not in self.when:
@@ -80,7 +75,7 @@ class WithFallback:
             prepared.rounds, prepared.rows = found.count, 0
         then = self._second(prepared, inputs, until)
         for record in () if isinstance(found, NoRoom) else metrics.strata[began:]:
-            record.how = (f"given up {found}: {self}", *record.how)
+            record.how = (f"given up {found}: {self.first.lines()[0]}", *record.how)
         return then
 
     def _second(

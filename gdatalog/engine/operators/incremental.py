@@ -12,7 +12,7 @@ each combination of one part per relation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -42,7 +42,7 @@ from gdatalog.plan.join_plan import Branch, Guard, RulePlan, Step, TrieRef, Vers
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -109,7 +109,7 @@ class Maintenance(Rounds):
         self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
-        self._joins: dict[int, Sequence[DeltaJoin]] = {}  # by the ids of rules
+        self._delta_joins: dict[int, Sequence[DeltaJoin]] = {}  # by the ids of rules
 
     @cached_property
     def tables(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class Maintenance(Rounds):
     def _joins_of(self, rule: CheckedRule) -> Sequence[DeltaJoin]:
         """One join for each atom that may have new rows, with all rows of the other atoms; planned
         once while the relations have about as many rows."""
-        found = self._joins.get(id(rule))
+        found = self._delta_joins.get(id(rule))
         if found is None:
             inputs, read = self.inputs, self.read
 
@@ -203,7 +203,7 @@ class Maintenance(Rounds):
                 return [DeltaJoin.of(alone(plan, at)) for at in range(len(plan.joins))]
 
             found = inputs.plans.delta_joins(rule, read, self._sizes_of, make)
-            self._joins[id(rule)] = found
+            self._delta_joins[id(rule)] = found
         return found
 
     def _looked_up(self, join: DeltaJoin, delta: Relation) -> list[Derived] | None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
-from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of, loose_tries
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
+from gdatalog.cpu_ops.loose_tries import loose_of, loose_tries
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
@@ -41,7 +42,8 @@ from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_la
 from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
-from gdatalog.storage.keys import decode_value, narrow, span_of
+from gdatalog.storage.key_space import span_of
+from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, Span, firsts

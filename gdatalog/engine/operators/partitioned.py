@@ -8,10 +8,9 @@ partitioned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ref as weak
 
 import numpy as np
 
@@ -44,14 +43,14 @@ from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.lftj import ListRoom
+from gdatalog.executors.partitioned import ListRoom
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Span
@@ -191,6 +190,7 @@ class PreparedFixpoint:
     the device's executor keeps."""
 
     task: PartitionedFixpoint | None = None
+    tries: Sequence[weak[Trie]] = ()
     spans: Spans = field(default_factory=dict)
     dtypes: object = None
     kept: list[Any] = field(default_factory=list)
@@ -309,7 +309,9 @@ class PartitionedStratum(StratumRun):
             return task
         prepared.spans, prepared.dtypes = spans, self._dtypes_of(beside)
         lasting = {name: array for name, array in beside.items() if name.startswith("spans_")}
-        prepared.task = replace(task, values=values[:0], beside=lasting)  # without rows
+        prepared.tries = [weak(trie) for trie in tries]
+        # Without rows and tries, which may be those of a single call.
+        prepared.task = replace(task, tries=(), values=values[:0], beside=lasting)
         return replace(task, kept=prepared.kept)
 
     def _others(self, name: str) -> list[int]:
@@ -338,7 +340,9 @@ class PartitionedStratum(StratumRun):
         """The fixpoint of the last run, for other first rows; None if it does not suit them."""
         prepared = self.prepared
         task = None if prepared is None else prepared.task
-        if prepared is None or task is None or not all(map(is_, tries, task.tries)):
+        if prepared is None or task is None:
+            return None
+        if not all(before() is now for before, now in zip(prepared.tries, tries, strict=True)):
             return None
         beside = {**beside, **task.beside}
         if self._dtypes_of(beside) != prepared.dtypes or self._reads_parameters:
@@ -350,7 +354,7 @@ class PartitionedStratum(StratumRun):
                 return None
         values = beside["splits"]
         beside = {**beside, **counts_of(task.run)}
-        return PartitionedFixpoint(task.run, task.tries, values, beside, task.rooms, prepared.kept)
+        return PartitionedFixpoint(task.run, tries, values, beside, task.rooms, prepared.kept)
 
     @property
     def _reads_parameters(self) -> bool:

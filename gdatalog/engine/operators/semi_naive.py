@@ -113,7 +113,7 @@ class Rounds(StratumRun):
         of `until` that was met after a round."""
         self.until = until
         self.turns = 0  # of rules
-        by_rule = self._joins()
+        by_rule = self._variants()
         self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule]
         self.sets = {n: each for n, each in self.tables.items() if isinstance(each, DeltaRelation)}
@@ -144,7 +144,7 @@ class Rounds(StratumRun):
         self.context.limits.charge("rows followed", 0)
         return self.met or self.finished(passing)
 
-    def _joins(self) -> list[tuple[CheckedRule, list[Variant]]]:
+    def _variants(self) -> list[tuple[CheckedRule, list[Variant]]]:
         """The joins of each recursive rule, one for the new rows of each of its atoms."""
         found, self.prepared.joins = self.prepared.joins, []
         if self.context.metrics.lasting:

@@ -8,12 +8,12 @@ another by comparing all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.rows import RuleRows
@@ -30,9 +30,9 @@ from gdatalog.plan.join_plan import (
     TrieRef,
 )
 from gdatalog.records import dataclass
-from gdatalog.storage.degrees import COMPARE, mask
 from gdatalog.storage.keys import encode_value, narrow
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_tests import COMPARE, mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieName
 
@@ -192,7 +192,7 @@ def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
         return None
     own = () if join.given is None else join.given.slots
 
-    def known(expr: Expr) -> bool:
+    def known(expr: Expr) -> TypeGuard[Known]:
         return isinstance(expr, Constant | Parameter) or expr in own
 
     keys: list[Known] = []

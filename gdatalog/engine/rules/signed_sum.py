@@ -45,7 +45,7 @@ from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Settings
-from gdatalog.storage.loop_tables import EdgeCounts, Tallied
+from gdatalog.storage.count_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array

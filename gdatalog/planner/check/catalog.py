@@ -99,8 +99,8 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
     for column in decl.columns:
         if column.type_name not in catalog.types:
             errors.append(no_such_type(column.type_name, column.span, catalog))
-    types = tuple(catalog.types.get(column.type_name) for column in decl.columns)
-    columns = tuple(column.name for column in decl.columns)
+    types = tuple([catalog.types.get(column.type_name) for column in decl.columns])
+    columns = tuple([column.name for column in decl.columns])
     for at, column in enumerate(decl.columns):
         if column.name in columns[:at]:
             message = f"`{name}` has two columns of the name `{column.name}`"
@@ -115,7 +115,7 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
                 name, len(types), said, decl.span, broken=True, declared=True
             )
         return
-    schema = Schema(name, columns, tuple(t for t in types if t), decl.span, declared=True)
+    schema = Schema(name, columns, tuple([t for t in types if t]), decl.span, declared=True)
     if before is not None and (before.declared or before.schema is not None):
         known = before.schema
         same = known is None or known.types == schema.types
@@ -214,7 +214,7 @@ def _directives(program: s.Program, catalog: Declarations, errors: list[Error]) 
     for statement in program.statements:
         if isinstance(statement, s.Decl):
             for kind in statement.qualifiers:
-                names = tuple(n for n in statement.names if (kind, n) not in said)
+                names = tuple([n for n in statement.names if (kind, n) not in said])
                 if kind in ("input", "output", "printsize") and names:
                     found.append(s.Directive(kind, names, span=statement.span))
     for directive in found:

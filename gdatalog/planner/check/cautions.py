@@ -99,7 +99,7 @@ def _told_of_once(found: Sequence[s.Var]) -> Iterator[Caution]:
         hint = f"if that is meant, begin the name with `_`: `_{first.name}`, or just `_`"
         message = f"the variable `{first.name}` is used only once"
         if len(once) > 1:
-            shown = ", ".join(f"`{var.name}` in line {var.span.line}" for var in once[:_SHOWN])
+            shown = ", ".join([f"`{var.name}` in line {var.span.line}" for var in once[:_SHOWN]])
             more = ", ..." if len(once) > _SHOWN else ""
             message = f"{len(once)} variables are used only once: {shown}{more}"
         yield Caution(message, first.span, hint)
@@ -157,7 +157,7 @@ def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
         return []
     parts = ((items[at] for at in group if names[at]) for group in groups)
     atoms = (next((item for item in part if isinstance(item, s.Atom)), None) for part in parts)
-    return sorted((each for each in atoms if each is not None), key=lambda atom: atom.span.start)
+    return sorted([each for each in atoms if each is not None], key=lambda atom: atom.span.start)
 
 
 def _qualifiers(decl: s.Decl) -> Iterator[Caution]:
@@ -171,7 +171,7 @@ def _options(directive: s.Directive) -> Iterator[Caution]:
     """Those of `.input E(IO=file, delimeter=",")`."""
     kind, known = directive.kind, OPTIONS[directive.kind]
     if directive.path is not None:
-        known = tuple(name for name in known if name not in _OF_KEYWORDS)
+        known = tuple([name for name in known if name not in _OF_KEYWORDS])
         if kind not in ("input", "output"):
             yield Caution(f"a path does nothing in .{kind}", directive.span)
     for name, _ in directive.options:

@@ -36,13 +36,13 @@ class KeptProgram:
     @staticmethod
     def of(checked: Checked, statements: Sequence[s.Statement]) -> KeptProgram:
         parts = chain.from_iterable(map(_parts, statements))
-        params = frozenset(part.name for part in parts if isinstance(part, s.Param | s.ListParam))
+        params = frozenset([part.name for part in parts if isinstance(part, s.Param | s.ListParam)])
         shared: list[type] = [s.Cast]
         if is_souffle(s.Program(tuple(statements))):
             shared.append(s.Aggregate)
         homes = {name: at for at, each in enumerate(checked.strata) for name in each.relations}
         below = tuple(
-            frozenset(atom.name for rule in each.rules for atom in all_of(s.Atom, rule.body))
+            frozenset([atom.name for rule in each.rules for atom in all_of(s.Atom, rule.body)])
             for each in checked.strata
         )
         return KeptProgram(checked, homes, below, params, tuple(shared))

@@ -131,7 +131,7 @@ def _check_combined(group: Sequence[CheckedRule], errors: list[Error]) -> dict[i
 
 
 def _say(columns: Mapping[int, str]) -> str:
-    return " and ".join(f"the {kind} of column {at + 1}" for at, kind in columns.items())
+    return " and ".join([f"the {kind} of column {at + 1}" for at, kind in columns.items()])
 
 
 def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
@@ -228,7 +228,7 @@ def place_named(
     for statement in program.statements:
         if isinstance(statement, s.Rule) and any(head.columns for head in statement.heads):
             before = len(errors)
-            heads = tuple(_placed(head, columns[head.name], errors) for head in statement.heads)
+            heads = tuple([_placed(head, columns[head.name], errors) for head in statement.heads])
             if len(errors) > before:
                 continue
             statement = replace(statement, heads=heads)

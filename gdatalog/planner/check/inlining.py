@@ -225,7 +225,7 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = self.parts + sum(len(w.walk(each.body)) for each in definitions)
+        parts = self.parts + sum([len(w.walk(each.body)) for each in definitions])
         if parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom
@@ -288,8 +288,8 @@ def _substituted(node: w.N, put: Mapping[str, s.Expr]) -> w.N:
         names = {old: new.name for old, new in put.items() if isinstance(new, s.Var)}
         return replace(
             changed,
-            exports=tuple(names[name] for name in changed.exports),
-            locals=tuple(names[name] for name in changed.locals),
+            exports=tuple([names[name] for name in changed.exports]),
+            locals=tuple([names[name] for name in changed.locals]),
         )
     return changed
 

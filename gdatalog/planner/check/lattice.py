@@ -56,7 +56,7 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
         if not rule.aggregated:
             continue
         columns = aggregate_columns(rule.head)
-        bare = sum(contains_head_aggregate(arg) for arg in rule.head.args) == len(columns)
+        bare = sum([contains_head_aggregate(arg) for arg in rule.head.args]) == len(columns)
         if not bare or len(columns) != 1:
             wrong = "computes with an aggregate" if not bare else "has more than one aggregate"
             message = f"the head of a recursive rule {wrong}: {show(rule.head)}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, ValueList
-from gdatalog.planner.check.walk import LEAVES, all_of, conjunction, disjunction, rebuild
+from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName, list_name
 
@@ -25,8 +25,7 @@ def with_lists(
 
     `param_types`: types of parameters; for a list, the type of its values.
     """
-    compared = (*all_of(s.Compare, rule.body), *all_of(s.Member, rule.body))
-    if not any(map(_is_long, compared)):
+    if not any(map(_is_long, [p for p in walk(rule.body) if isinstance(p, s.Compare | s.Member)])):
         return rule
     lists = _ListRelations(param_types, found)
     body = lists.node(rule.body)
@@ -64,8 +63,8 @@ class _ListRelations:
 
     def _member(self, member: s.Member) -> s.Literal:
         """An atom; if the list also has computed values, `;` a list of these."""
-        parts = tuple(v for v in member.values if isinstance(v, _KNOWN))
-        rest = tuple(v for v in member.values if not isinstance(v, _KNOWN))
+        parts = tuple([v for v in member.values if isinstance(v, _KNOWN)])
+        rest = tuple([v for v in member.values if not isinstance(v, _KNOWN)])
         (first, *_) = parts
         kind = first.type if isinstance(first, s.Const | s.Values) else self.param_types[first.name]
         name = self._name(ValueList(kind, parts))

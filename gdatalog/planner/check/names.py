@@ -29,12 +29,12 @@ from gdatalog.values import ListOf, ParamType
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
-_NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
+_NAMED = tuple([name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier()])
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
-_LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
+_LISTED = sorted([name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS])
 
 
 @dataclass(slots=True)
@@ -240,9 +240,11 @@ class NameResolution:
         return s.Test(self._expr(expr, "tested"), test.span)
 
     def _compare(self, compare: s.Compare) -> s.Literal:
-        sides = (compare.first, *(side for _, side in compare.rest))
+        sides = [compare.first, *[side for _, side in compare.rest]]
         if not any(map(_is_range, sides)):
-            return rebuild(compare, self._compared)
+            first, *others = [self._expr(side, "compared") for side in sides]
+            ops = [op for op, _ in compare.rest]
+            return s.Compare(first, tuple(zip(ops, others, strict=True)), compare.span)
         items: list[s.Literal] = []
         for left, op, right in neighbours(compare):
             if not (_is_range(left) or _is_range(right)):
@@ -317,7 +319,7 @@ class NameResolution:
         if self.lifted is not None and _is_head_aggregate(call):
             return self._head_aggregate(call)
         name = ALIASES.get(call.name, call.name)
-        args = tuple(self._expr(arg) for arg in call.args)
+        args = tuple([self._expr(arg) for arg in call.args])
         if name in ("min", "max") and len(args) == 1:
             self._not_here(call)
         elif name in FUNCTIONS:
@@ -373,7 +375,7 @@ class NameResolution:
         kind = aggregate.kind
         forms = "count : {...}", "count_distinct e : {...}", f"{kind} e : {{...}}"
         self._check_targets(kind, aggregate.targets, "expression", aggregate.span, forms)
-        targets = tuple(self._expr(target, "aggregated") for target in aggregate.targets)
+        targets = tuple([self._expr(target, "aggregated") for target in aggregate.targets])
         return s.Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
 
     def _check_targets(
@@ -398,7 +400,7 @@ class NameResolution:
         if not self._is_broken(head.name, head.span):
             self._arity(head)
         self.lifted, self.ground = [], fact
-        args = tuple(self._expr(arg, "in a head") for arg in head.args)
+        args = tuple([self._expr(arg, "in a head") for arg in head.args])
         lifted, self.lifted = self.lifted, None
         return s.Atom(head.name, args, head.span), lifted
 
@@ -411,7 +413,7 @@ class NameResolution:
             forms = "count()", "count_distinct(e)", f"{kind}(e)"
             self._check_targets(kind, call.args, "argument", call.span, forms)
         outer, self.lifted, self.nested = self.lifted, None, True
-        targets = tuple(self._expr(arg, "aggregated") for arg in call.args)
+        targets = tuple([self._expr(arg, "aggregated") for arg in call.args])
         self.lifted, self.nested = outer, False
         # a checked head may have it in place of a call
         return cast(s.Expr, s.HeadAggregate(kind, targets, call.span))

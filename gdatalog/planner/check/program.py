@@ -163,7 +163,7 @@ def settle(draft: ProgramDraft) -> None:
         facts={name: _typed(atoms, schemas[name]) for name, atoms in draft.facts.items()},
         queries=tuple(draft.queries),
         directives=tuple(catalog.directives),
-        pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
+        pragmas=tuple([p.args for p in program.statements if isinstance(p, s.Pragma)]),
         param_types=draft.types.param_types(),
         cautions=cautions_of(program, catalog, draft.whole, draft.cautions),
         last=next((rule.heads[0].name for rule in reversed(own)), None),
@@ -241,7 +241,7 @@ def _infer(
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
     """The facts, with floats for int literals in columns of floats."""
     floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
-    return tuple(with_floats(fact, floats) for fact in facts) if floats else tuple(facts)
+    return tuple([with_floats(fact, floats) for fact in facts]) if floats else tuple(facts)
 
 
 # -------------------------------------------------------------------------------- schemas
@@ -262,7 +262,7 @@ def _schemas(
             schemas[name] = relation.schema
             continue
         kinds = types.column_types(name)
-        columns = named.get(name) or tuple(f"c{at}" for at in range(len(kinds)))
+        columns = named.get(name) or tuple([f"c{at}" for at in range(len(kinds))])
         schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
     if not types.errors:
         _open_columns(types, schemas, facts)

@@ -22,9 +22,9 @@ def rule_text(rule: CheckedRule) -> str:
             return Wildcard() if node.name.startswith("_~") and names[node.name] == 1 else node
         return rebuild(node, blank)
 
-    return " <- ".join(format_node(blank(part)) for part in parts) + "."
+    return " <- ".join([format_node(blank(part)) for part in parts]) + "."
 
 
 def rule_texts(strata: Iterable[Stratum]) -> tuple[str, ...]:
     """All rules of these strata."""
-    return tuple(rule_text(rule) for stratum in strata for rule in stratum.rules)
+    return tuple([rule_text(rule) for stratum in strata for rule in stratum.rules])

@@ -274,7 +274,7 @@ def _is(expr: s.Expr, name: str) -> bool:
 def _only(atom: s.Atom, name: str, shown: str) -> str:
     """The atom with `shown` where `name` stands first, and `_` elsewhere."""
     at = next(i for i, arg in enumerate(atom.args) if _is(arg, name))
-    return f"{atom.name}({', '.join(shown if i == at else '_' for i in range(len(atom.args)))})"
+    return f"{atom.name}({', '.join([shown if i == at else '_' for i in range(len(atom.args))])})"
 
 
 def _factor(side: s.Expr, name: str) -> str | None:

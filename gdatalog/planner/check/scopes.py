@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import N, Node, children, rebuild, variables, walk
+from gdatalog.planner.check.walk import LEAVES, N, Node, children, rebuild, variables, walk
 from gdatalog.planner.check.wording import own_name
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
@@ -49,7 +49,7 @@ class Scopes:
 
     def rule(self, heads: Iterable[s.Atom], body: s.Literal) -> s.Literal:
         """The body with its local variables renamed; those of the heads are never local."""
-        in_heads = frozenset(name for head in heads for name in variables(head))
+        in_heads = frozenset([name for head in heads for name in variables(head)])
         self.scopes = ()
         return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
 
@@ -93,11 +93,11 @@ class Scopes:
         return replace(negation, body=self._scope(body, _binds(body, bound), used, direct))
 
     def _expr(self, expr: s.Expr, bound: Names, direct: Names) -> s.Expr:
-        match expr:
-            case s.Aggregate():
-                return self._aggregate(expr, bound, direct)
-            case _:
-                return rebuild(expr, lambda part: self._expr(part, bound, direct))
+        if isinstance(expr, s.Aggregate):
+            return self._aggregate(expr, bound, direct)
+        if type(expr) in LEAVES:
+            return expr
+        return rebuild(expr, lambda part: self._expr(part, bound, direct))
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
@@ -113,13 +113,13 @@ class Scopes:
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
         # The body does not see the rest of the rule; shared variables are bound before it.
-        targets = frozenset(name for target in renamed.targets for name in variables(target))
+        targets = frozenset([name for target in renamed.targets for name in variables(target)])
         used = targets | bound | frozenset(exports)
         outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
         body = self._scope(renamed.body, _binds(renamed.body, bound), used, targets)
         self.held, self.scopes = outside
         whole = replace(renamed, body=body)
-        mine = tuple(name for name in variables(whole) if name not in bound)
+        mine = tuple([name for name in variables(whole) if name not in bound])
         return replace(whole, exports=tuple(exports), locals=mine)
 
     def _exports(self, aggregate: s.Aggregate, names: list[str], own: Names) -> list[str]:
@@ -189,7 +189,7 @@ def _valued(node: N, but: s.Aggregate | None) -> N:
 
 def _own_targets(aggregate: s.Aggregate, bound: Names) -> Names:
     """The variables of the aggregated expression that the aggregate's own body binds."""
-    targets = frozenset(name for target in aggregate.targets for name in variables(target))
+    targets = frozenset([name for target in aggregate.targets for name in variables(target)])
     return targets & _binds(aggregate.body, bound - targets)
 
 
@@ -197,6 +197,8 @@ def rename(node: N, names: Mapping[str, str]) -> N:
     """The node with its variables renamed."""
     if isinstance(node, s.Var):
         return replace(node, name=names[node.name]) if node.name in names else node
+    if type(node) in LEAVES:
+        return node
     return rebuild(node, lambda part: rename(part, names))
 
 
@@ -207,7 +209,7 @@ def _binds(literal: s.Literal, bound: Names) -> Names:
 def _others(counts: Counter[str], own: Iterable[str]) -> Names:
     """The variables of items other than the one whose variables are `own`."""
     mine = set(own)
-    return frozenset(name for name, number in counts.items() if number > (name in mine))
+    return frozenset([name for name, number in counts.items() if number > (name in mine)])
 
 
 # Bindings.

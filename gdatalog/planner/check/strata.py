@@ -27,7 +27,7 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
         read += [atom.name for atom in w.all_of(s.Atom, rule.body)]
     strata: list[Stratum] = []
     for component in components(reads):
-        defined = tuple(name for name in component if name in by_head)
+        defined = tuple([name for name in component if name in by_head])
         if not defined:
             continue
         inside = set(component)
@@ -36,7 +36,7 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
         if cycle:
             errors.append(cycle_error(cycle, by_head))
             continue
-        of_stratum = tuple(rule for name in defined for rule in by_head[name])
+        of_stratum = tuple([rule for name in defined for rule in by_head[name]])
         strata.append(Stratum(defined, of_stratum, recursive))
     return tuple(strata)
 
@@ -163,7 +163,7 @@ def cycle_error(
         message = f"`{first.head}` depends on itself through {first.through}"
     else:
         message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
-    drawing = Note("the cycle\n" + "\n".join(f"    {line}" for line in drawn(cycle)))
+    drawing = Note("the cycle\n" + "\n".join([f"    {line}" for line in drawn(cycle)]))
     hint = _rewriting(first, {step.head for step in cycle}, rules)
     return StratificationError(message, first.atom.span, hint=hint, notes=[drawing])
 
@@ -171,7 +171,7 @@ def cycle_error(
 def drawn(cycle: Sequence[Step]) -> list[str]:
     """The cycle as lines of text, one for each step, with arrows."""
     reads = [_reads(step) for step in cycle]
-    wide = max(len(step.head) for step in cycle)
+    wide = max([len(step.head) for step in cycle])
     deep = max(map(len, reads))
     lines: list[str] = []
     for at, step in enumerate(cycle):

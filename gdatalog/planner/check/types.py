@@ -30,7 +30,7 @@ _ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
 
 
 def mask_of(types: frozenset[str]) -> int:
-    return sum(BIT[name] for name in types)
+    return sum([BIT[name] for name in types])
 
 
 class ColumnPlace(NamedTuple):
@@ -126,7 +126,7 @@ class Unifier:
         mask = self.masks[root]
         if self.literal[root] and mask & INT:
             return ("int",)
-        return tuple(name for name in TYPE_NAMES if mask & BIT[name])
+        return tuple([name for name in TYPE_NAMES if mask & BIT[name]])
 
     def words(self, node: int) -> str:
         return either(self.types(node))

@@ -183,7 +183,7 @@ def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
     def place(statement: s.Statement) -> int:
         if not isinstance(statement, s.Rule) or statement.body is None:
             return -1
-        return max(rank[name] for name in names_of(statement))
+        return max([rank[name] for name in names_of(statement)])
 
     return sorted(statements, key=place)
 

@@ -132,7 +132,7 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     for name in _BELOW.get(type(node), ()):
         part = getattr(node, name)
         if name == "rest":
-            new[name] = tuple((op, change(side)) for op, side in part)
+            new[name] = tuple([(op, change(side)) for op, side in part])
         else:
             new[name] = tuple(map(change, part)) if isinstance(part, tuple) else change(part)
     return replace(node, **new) if new else node
@@ -161,7 +161,7 @@ def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
                 own |= part[0]
                 numbers += part[1]
         parts = [*apart, (own, numbers)]
-    return sorted(sorted(numbers) for _, numbers in parts)
+    return sorted([sorted(numbers) for _, numbers in parts])
 
 
 # The relations that a statement defines or reads, and facts among statements.
@@ -173,9 +173,9 @@ Part = typing.Literal["all", "rules", "data"]
 def names_of(statement: s.Statement) -> tuple[str, ...]:
     """The relations that a statement defines, declares or directs."""
     if isinstance(statement, s.Rule):
-        return tuple(head.name for head in statement.heads)
+        return tuple([head.name for head in statement.heads])
     if isinstance(statement, s.Facts):
-        return tuple(columns.name for columns in statement.relations)
+        return tuple([columns.name for columns in statement.relations])
     return statement.names if isinstance(statement, (s.Decl, s.Directive)) else ()
 
 
@@ -225,12 +225,12 @@ def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence
         case s.Rule():
             if part not in ("all", "data" if statement.body is None else "rules"):
                 return [statement]
-            heads = tuple(head for head in statement.heads if head.name not in gone)
+            heads = tuple([head for head in statement.heads if head.name not in gone])
             return [replace(statement, heads=heads)] if heads else []
         case s.Facts(relations):
             if part == "rules":
                 return [statement]
-            left = tuple(columns for columns in relations if columns.name not in gone)
+            left = tuple([columns for columns in relations if columns.name not in gone])
             return [replace(statement, relations=left)] if left else []
         case s.Directive(kind):
             if part == "rules" or (part == "data" and kind != "input"):
@@ -242,15 +242,15 @@ def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence
             rest = _renamed(statement, gone)
             if part == "all":
                 return rest
-            own = tuple(name for name in statement.names if name in gone)
-            others = tuple(word for word in statement.qualifiers if word != "input")
+            own = tuple([name for name in statement.names if name in gone])
+            others = tuple([word for word in statement.qualifiers if word != "input"])
             return [*rest, replace(statement, names=own, qualifiers=others)]
         case _:
             return [statement]
 
 
 def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.Statement]:
-    names = tuple(name for name in statement.names if name not in gone)
+    names = tuple([name for name in statement.names if name not in gone])
     return [replace(statement, names=names)] if names else []
 
 

@@ -62,7 +62,7 @@ class AtomState:
 
     def prefix(self) -> tuple[n.Term, ...]:
         """The arguments of its columns without the last."""
-        return tuple(self.item.args[column] for column in self.order[:-1])
+        return tuple([self.item.args[column] for column in self.order[:-1]])
 
     def ensures(self, name: str, op: str, other: str) -> bool:
         """Whether the trie holds only rows in which `name op other`."""
@@ -236,7 +236,7 @@ def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
     share, wanted = 1.0, atom.size.rows
     for at in limited:
         share *= values[at]
-    for at in sorted((at for at in left if at not in ranges), key=lambda at: (values[at], at)):
+    for at in sorted([at for at in left if at not in ranges], key=lambda at: (values[at], at)):
         if share >= wanted:
             break
         share *= values[at]
@@ -294,6 +294,6 @@ def scanning(join: p.JoinPlan, asked: Collection[str]) -> p.JoinPlan:
     assert join.given is not None
     given_slots = join.given.slots
     used = set(asked).union(n.variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
-    columns = tuple(at for at, slot in enumerate(given_slots) if slot.name in used) or (0,)
-    given = replace(join.given, slots=tuple(given_slots[at] for at in columns), columns=columns)
+    columns = tuple([at for at, slot in enumerate(given_slots) if slot.name in used]) or (0,)
+    given = replace(join.given, slots=tuple([given_slots[at] for at in columns]), columns=columns)
     return replace(join, given=given)

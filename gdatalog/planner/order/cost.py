@@ -69,7 +69,7 @@ class Estimates:
         self._holding = self.formula.holding
         self._within_of = self._ranges()
         self._scopes = [self._scope(at) for at in range(len(pattern.names))]
-        self._fixed = sum(1 << at for atom in pattern.atoms if atom.fixed for at in atom.columns)
+        self._fixed = sum([1 << at for atom in pattern.atoms if atom.fixed for at in atom.columns])
         self._computed = [(at, found.needs) for at, found in pattern.aggregates.items()]
         self._computed += [
             (target, needs)
@@ -114,7 +114,7 @@ class Estimates:
         """Groups of atoms whose lists of a variable may share intersections with other
         variables."""
         found = []
-        for group in self.formula.grouped(at, lambda atom: (atom.source, atom.turned)):
+        for group in self.formula.grouped(at, compared=True):
             first = group[0]
             kind = first.source, 0 if first.turned else first.columns[at]
             if len(group) > 1:
@@ -419,7 +419,7 @@ class _Work:
         if bits:  # a row of bits is as wide as the recoded list
             width = max(map(self._length, lists)) / WORD
             return rows * (1 + width * self.word) + (0.0 if counted else step.estimate)
-        length = min(self._length(node) * _left(step, nodes[node]) for node in lists)
+        length = min([self._length(node) * _left(step, nodes[node]) for node in lists])
         return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
 
     def _length(self, node: TrieNode) -> float:

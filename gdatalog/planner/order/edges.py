@@ -18,6 +18,7 @@ from math import factorial
 
 from gdatalog.plan.join_plan import Apply, Slot
 from gdatalog.planner import items as n
+from gdatalog.planner.check.walk import connected
 from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
 from gdatalog.planner.statistics import RelationStatistics, Statistics
 from gdatalog.records import dataclass, fields, is_dataclass, replace
@@ -74,12 +75,8 @@ def ends(item: n.Item) -> Pair:
 
 def unlike_neighbours(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
-    found = set()
-    for item in items:
-        edge = edge_of(item) if isinstance(item, n.AtomItem) else None
-        if edge is not None and sizes(item.relation, item.version).loopless:
-            found.add(frozenset(edge))
-    return found
+    edges = edges_in(items)
+    return pairs_of([edge for edge in edges if sizes(edge.relation, edge.version).loopless])
 
 
 def unlike_pairs(
@@ -103,19 +100,12 @@ def strict_order(items: Sequence[n.Item], sizes: Statistics) -> set[Pair] | None
 
 def chains_of(order: Collection[Pair]) -> list[tuple[str, ...]] | None:
     """The components of an order, if each is a total order; otherwise None."""
-    parts: list[set[str]] = []
-    for pair in order:
-        joined, apart = set(pair), []
-        for part in parts:
-            if part.isdisjoint(pair):
-                apart.append(part)
-            else:
-                joined |= part
-        parts = [*apart, joined]
+    pairs = sorted(order)
     chains = []
-    under = Counter([high for _, high in order])
-    for part in parts:
-        chain = sorted(part, key=under.__getitem__)
+    under = Counter([high for _, high in pairs])
+    for part in connected(map(frozenset, pairs)):
+        names = {name for at in part for name in pairs[at]}
+        chain = sorted(names, key=under.__getitem__)
         for pair in combinations(chain, 2):
             if pair not in order or pair[::-1] in order:
                 return None
@@ -158,7 +148,7 @@ def rank(name: str) -> str:
 def ranked(item: n.Item) -> n.Item:
     """The same atom or comparison over ranks."""
     if isinstance(item, n.AtomItem):
-        args = tuple(Slot(rank(name), "int") for name in edge_of(item) or ())
+        args = tuple([Slot(rank(name), "int") for name in edge_of(item) or ()])
         return replace(item, args=args, ranked=True)
     a, b = ends(item)
     op = operator(item)
@@ -240,12 +230,12 @@ def _shape(
     if isinstance(node, n.NotItem):
         return n.NotItem, _shape(node.alternatives, outside, holes, own)
     if isinstance(node, tuple):
-        return tuple(_shape(part, outside, holes, own) for part in node)
+        return tuple([_shape(part, outside, holes, own) for part in node])
     if isinstance(node, frozenset):
         return len(node)
     if is_dataclass(node):
         parts = (getattr(node, field.name) for field in fields(node) if field.compare)
-        return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
+        return type(node), tuple([_shape(part, outside, holes, own) for part in parts])
     assert isinstance(node, Hashable)
     return type(node), node  # 1 is not 1.0 nor True
 
@@ -387,7 +377,7 @@ class Symmetries:
                 seen.update(ways)
                 others = [other for other in ways if other != name]
                 if others and all(distinct(b, a) for a, b in combinations(ways, 2)):
-                    score = len(ways), sum(near(name, other) for other in others)
+                    score = len(ways), sum([near(name, other) for other in others])
                     if best is None or score > best[0]:
                         best = score, name, ways
             if self._steps < 0:  # an orbit may be incomplete
@@ -402,7 +392,7 @@ class Symmetries:
 
     def moved(self) -> frozenset[str]:
         """The variables that some automorphism moves."""
-        return frozenset(name for name in self.variables if len(self.orbit(name, ())) > 1)
+        return frozenset([name for name in self.variables if len(self.orbit(name, ())) > 1])
 
 
 def share_of(
@@ -448,4 +438,4 @@ def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[s
 
 
 def _places(names: Iterable[str], name: str) -> tuple[int, ...]:
-    return tuple(at for at, other in enumerate(names) if other == name)
+    return tuple([at for at, other in enumerate(names) if other == name])

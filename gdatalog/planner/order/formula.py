@@ -11,8 +11,6 @@ selective as in random orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.storage.degrees import MOMENTS
 
@@ -49,10 +47,7 @@ class Formula:
                 else:
                     self._leading[at].append((1 << number, atom.mask))
         self._groups = [
-            [
-                [self.holding[at].index(atom) for atom in group]
-                for group in self.grouped(at, lambda atom: (atom.kind, atom.mirrored))
-            ]
+            [[self.holding[at].index(atom) for atom in group] for group in self.grouped(at)]
             for at in names
         ]
         # By variable: its literals, and the share of bindings that pass each.
@@ -200,17 +195,14 @@ class Formula:
             apart.append(bound)
         return found
 
-    def grouped(
-        self, at: int, test_of: Callable[[PatternAtom], tuple[object, bool]]
-    ) -> list[list[PatternAtom]]:
-        """The atoms that contain a variable, in groups with the same column.
-
-        `test_of` returns what identifies an atom's source, and whether its columns are
-        interchangeable.
-        """
+    def grouped(self, at: int, compared: bool = False) -> list[list[PatternAtom]]:
+        """The atoms that contain a variable, in groups with the same source and column.
+        `compared`: comparisons of mirrored atoms tell their sources apart."""
         groups: dict[object, list[PatternAtom]] = {}
         for atom in self.holding[at]:
-            source, either = test_of(atom)
+            source, either = atom.kind, atom.mirrored
+            if compared:
+                source, either = atom.source, atom.turned
             groups.setdefault((source, 0 if either else atom.columns[at]), []).append(atom)
         return list(groups.values())
 
@@ -307,7 +299,7 @@ class Formula:
             for other in self.holding[at]
             if other.kind == atom.kind and other.mask & bound & ~(1 << at)
         ][: MOMENTS - 1]
-        ways = sorted((other.columns[at], other.tests) for other in others)
+        ways = sorted([(other.columns[at], other.tests) for other in others])
         own = atom.columns[at], atom.tests
         if all(way == own for way in ways):
             return None

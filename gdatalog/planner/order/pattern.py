@@ -120,7 +120,7 @@ class ValueRange:
 
     def longer(self, at: int) -> float:
         """The factor by which lists that the variable's values lead to are longer."""
-        return min((times for others, _, times in self.rows if others >> at & 1), default=1.0)
+        return min([times for others, _, times in self.rows if others >> at & 1], default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class QueryPattern:
     def components(self, among: int) -> list[int]:
         """The connected components of some unbound variables."""
         around = self.around_each
-        return sorted(p for p in parts_of(among, around) if around[p.bit_length() - 1])
+        return sorted([p for p in parts_of(among, around) if around[p.bit_length() - 1]])
 
     def widens(self, part: int) -> bool:
         """Whether some of the variables can have several values; otherwise they are computed."""

@@ -39,7 +39,7 @@ def empty_pattern(
     """A pattern with the variables of a conjunction, and no literals."""
     pattern = QueryPattern(in_canonical_order(items, outputs, live, outer))
     pattern.outer, pattern.live = pattern.mask(outer), pattern.mask(live)
-    pattern.outputs = tuple(pattern.place[name] for name in outputs if name in pattern.place)
+    pattern.outputs = tuple([pattern.place[name] for name in outputs if name in pattern.place])
     return pattern
 
 
@@ -52,7 +52,7 @@ def finish(pattern: QueryPattern, comparisons: Comparisons, inputs: PlanInputs) 
         if low in place and high in place and low != high
     }
     pattern.unequal = {
-        frozenset(place[name] for name in pair)
+        frozenset([place[name] for name in pair])
         for pair in comparisons.unequal
         if len(pair) == 2 and pair <= place.keys()
     }
@@ -96,9 +96,9 @@ def add_atom(pattern: QueryPattern, atom: AtomState) -> None:
         # The same rows in the other direction: normalise it.
         columns = {variable: 1 - column for variable, column in columns.items()}
         fixed = {1 - column for column in fixed}
-        tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+        tests = tuple([(left, FLIPPED[op], right) for left, op, right in tests])
     # `!=` between the ends of an edge filters hardly anything.
-    ordered = tuple(test for test in tests if test[1] != "!=") if mirrored and tests else tests
+    ordered = tuple([test for test in tests if test[1] != "!="]) if mirrored and tests else tests
     kept = () if mirrored else tests
     ordered = () if isinstance(size, OfEdges) else ordered
     found = PatternAtom(
@@ -296,7 +296,7 @@ def _shape(item: n.Item) -> tuple[str, list[str]]:
     variables: list[str] = []
     match item:
         case n.AtomItem():
-            args = " ".join(_expr(arg, variables) for arg in item.args)
+            args = " ".join([_expr(arg, variables) for arg in item.args])
             return f"{item.relation} {item.version} {item.ranked} {args}", variables
         case n.TestItem():
             return _expr(item.test, variables), variables
@@ -322,7 +322,7 @@ def _expr(expr: Expr, variables: list[str]) -> str:
         case Parameter():
             return f"${expr.name}"
         case Apply():
-            args = " ".join(_expr(arg, variables) for arg in expr.args)
+            args = " ".join([_expr(arg, variables) for arg in expr.args])
             return f"({expr.function} {args})"
 
 
@@ -386,12 +386,12 @@ def _said_of_each(pattern: QueryPattern) -> list[list[Literal]]:
     literals: list[Literal] = []
     for atom in pattern.atoms:
         turned = atom.turned and len(atom.columns) == 2
-        places = tuple((0 if turned else column, at) for at, column in atom.columns.items())
+        places = tuple([(0 if turned else column, at) for at, column in atom.columns.items()])
         literals.append(((atom.source, atom.fixed), places))
     for (low, high), strict in pattern.below.items():
         literals.append((strict, ((0, low), (1, high))))
-    wholes = (*pattern.filters, *(sum(1 << at for at in pair) for pair in pattern.unequal))
-    literals += [(None, tuple((0, at) for at in bits(whole))) for whole in wholes]
+    wholes = (*pattern.filters, *(sum([1 << at for at in pair]) for pair in pattern.unequal))
+    literals += [(None, tuple([(0, at) for at in bits(whole)])) for whole in wholes]
     for literal in literals:
         for at in _variables(literal):
             said[at].append(literal)
@@ -404,7 +404,7 @@ def _variables(literal: Literal) -> list[int]:
 
 def _renamed(literal: Literal, names: Mapping[int, int]) -> object:
     what, places = literal
-    return what, frozenset((place, names.get(at, at)) for place, at in places)
+    return what, frozenset([(place, names.get(at, at)) for place, at in places])
 
 
 def _signature(at: int, said: Sequence[Literal], cut: ValueRange | None) -> object:

@@ -122,7 +122,7 @@ class Sampler:
         self._lists.clear()
         for atom in self._atoms:
             held |= atom.mask
-        computed = sum(1 << at for at in {target for target, _ in pattern.equations})
+        computed = sum([1 << at for at in {target for target, _ in pattern.equations}])
         if pattern.given or (pattern.computed | computed) & held:
             return False
         self.held = held
@@ -218,7 +218,7 @@ class Sampler:
         alike = {atom.source for atom in self._holding[at] if atom.mask & rest and atom.turned}
         others = [a for a in self._holding[at] if not a.mask & rest and a.source not in alike]
         tests = self._tests(at, order)
-        key = tuple((each.place, id(each.lists), each.reaches) for each in edges)
+        key = tuple([(each.place, id(each.lists), each.reaches) for each in edges])
         used = [edge.lists for edge in edges] + self._used(others, at)
         children = [edge for edge in edges if edge.reaches][lists.at].lists.children
 
@@ -300,7 +300,7 @@ class Sampler:
             sample = self.sample(path) if near else None
             if sample is not None and sample.count:
                 edges = [edge for edge in self._near(at, path) if edge.reaches]
-                what = tuple((edge.place, id(edge.lists)) for edge in edges)
+                what = tuple([(edge.place, id(edge.lists)) for edge in edges])
                 if edges:
                     used = [edge.lists for edge in edges]
                     found = sample.cache.kept(what, used, lambda: _shortest(edges, sample))

@@ -74,32 +74,15 @@ class Search(SearchSpace):
     def best(self, place: SearchState) -> VariableChoice:
         """The best variable to bind next, and its cost."""
         found = self._found.get(place)
-        if found is None:
-            if self.exact:
-                found = self._weighed(place)
-            else:
-                found = extend(self, place, self._allowed, self._found)
-            self._found[place] = found
-        return found
-
-    def begin(self, place: SearchState, choice: VariableChoice) -> None:
-        """Fixes the choice at a state."""
-        self._found[place] = choice
-
-    def branch(self, place: SearchState) -> VariableChoice:
-        """The cost of a branch, by an order that may not be optimal."""
-        if self.exact:
-            return self.best(place)
-        found = self._sketched.get(place)
-        if found is None:
-            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
-        return found
-
-    def _weighed(self, place: SearchState) -> VariableChoice:
-        """The best choice, by exhaustive search."""
+        if found is not None:
+            return found
+        if not self.exact:
+            found = self._found[place] = extend(self, place, self._allowed, self._found)
+            return found
         candidates = self.candidates(place)
         if len(candidates) == 1:
-            return self.choice(candidates[0], place, inf)
+            found = self._found[place] = self.choice(candidates[0], place, inf)
+            return found
         # Cheapest first, to prune the others.
         least = {}
         for at in candidates:
@@ -115,6 +98,20 @@ class Search(SearchSpace):
             later = self.late(place)
             known = self.best(later) if later.rest != place.rest else NOTHING
             found = known._replace(variable=-1)
+        self._found[place] = found
+        return found
+
+    def begin(self, place: SearchState, choice: VariableChoice) -> None:
+        """Fixes the choice at a state."""
+        self._found[place] = choice
+
+    def branch(self, place: SearchState) -> VariableChoice:
+        """The cost of a branch, by an order that may not be optimal."""
+        if self.exact:
+            return self.best(place)
+        found = self._sketched.get(place)
+        if found is None:
+            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
         return found
 
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
@@ -169,7 +166,7 @@ def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Or
     # From this many rows on, sampling pays without a search by formulas first.
     enough = thresholds.walked_from << search.variables
     order = None
-    if max(atom.size.rows for atom in pattern.atoms) < enough:
+    if max([atom.size.rows for atom in pattern.atoms]) < enough:
         order = search.order(rows)
         if order.work < enough:
             return order
@@ -361,7 +358,7 @@ class Orders:
             self.searched += 1
             found = _searched(pattern, rows, thresholds, observed)
             while len(self._found) >= MOST_KEPT_ORDERS:
-                del self._found[next(iter(self._found))]
+                self._found.pop(next(iter(self._found)), None)
         elif observed is not None:
             if found.asked is None or found.numbers != _numbers(pattern, rows):
                 observed.whole = False  # another search might find another order
@@ -426,9 +423,9 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
     numbers: dict[object, int] = {}
     return (
         len(pattern.names),
-        tuple(_atom(atom, numbers) for atom in pattern.atoms),
-        tuple((given.variable, given.sources, _power(given.values)) for given in pattern.given),
-        tuple((at, each.needs, _power(each.cost)) for at, each in pattern.aggregates.items()),
+        tuple([_atom(atom, numbers) for atom in pattern.atoms]),
+        tuple([(given.variable, given.sources, _power(given.values)) for given in pattern.given]),
+        tuple([(at, each.needs, _power(each.cost)) for at, each in pattern.aggregates.items()]),
         tuple(
             (at, cut.bounds, _power(cut.values), *((*near, _power(x)) for *near, x in cut.rows))
             for at, cut in pattern.ranges.items()
@@ -453,7 +450,7 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
     size, ranked = atom.size, atom.ranked
     reads: tuple[Hashable, ...] = (atom.source, atom.kind)
     if size.assumed:
-        reads = tuple(numbers.setdefault(each, len(numbers)) for each in reads)
+        reads = tuple([numbers.setdefault(each, len(numbers)) for each in reads])
     columns = (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed})
     tests = () if atom.mirrored else atom.tests
     found: list[Hashable] = [
@@ -475,10 +472,10 @@ def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
     Statistics of other relations are noted when they are read."""
     return (
         rows,
-        tuple(given.values for given in pattern.given),
-        tuple(each.cost for each in pattern.aggregates.values()),
-        tuple((cut.values, cut.rows) for cut in pattern.ranges.values()),
-        tuple(atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms),
+        tuple([given.values for given in pattern.given]),
+        tuple([each.cost for each in pattern.aggregates.values()]),
+        tuple([(cut.values, cut.rows) for cut in pattern.ranges.values()]),
+        tuple([atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms]),
     )
 
 

@@ -43,8 +43,8 @@ class SearchSpace(ABC):
         self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._indexes: dict[tuple[int, int], float] = {}
         holding = self.estimates.formula.holding
-        self._shared = sum(1 << at for at, atoms in enumerate(holding) if len(atoms) > 1)
-        self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
+        self._shared = sum([1 << at for at, atoms in enumerate(holding) if len(atoms) > 1])
+        self._refining = sum([1 << at for at, lists in enumerate(self.estimates.wanted) if lists])
 
     def candidates(self, place: SearchState) -> list[int]:
         """The variables that can be bound next; preferably connected ones."""
@@ -125,11 +125,8 @@ class SearchSpace(ABC):
     def turn(self, at: int, place: SearchState) -> Extension:
         """The state and the costs after binding a variable."""
         found = self._turns.get((at, place))
-        if found is None:
-            found = self._turns[at, place] = self._turn(at, place)
-        return found
-
-    def _turn(self, at: int, place: SearchState) -> Extension:
+        if found is not None:
+            return found
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
@@ -158,6 +155,7 @@ class SearchSpace(ABC):
         if made or self.estimates.wanted[at]:
             made = self._made(at, path, left, made)
         turn = Extension(level, before, tried, after, rows, SearchState(bound, left, exists, made))
+        self._turns[at, place] = turn
         if left & ~(pattern.live | pattern.risky):
             self._split(turn)
         if not exists:

@@ -48,7 +48,7 @@ def without_implied(items: Sequence[n.Item], sizes: Statistics) -> tuple[n.Item,
             implied.add(item)
         elif frozenset((a, b)) in loopless and (a, b) not in below and (b, a) not in below:
             implied.add(item)  # together with x <= y it means x < y, which is worth a cut
-    return tuple(item for item in items if item not in implied)
+    return tuple([item for item in items if item not in implied])
 
 
 # ----------------------------------------------------------------------- the order of degrees
@@ -114,7 +114,7 @@ def _ranked(
     literals = e.literals_of(rest, None)
     assert literals is not None
     symmetries = e.Symmetries(literals, names)
-    chained = frozenset(name for chain in chains for name in chain)
+    chained = frozenset([name for chain in chains for name in chain])
     stay = {name: name for name in names if name in chained or name in needed}
     for chain in chains:
         for a, b in pairwise(chain):
@@ -133,7 +133,7 @@ def _ranked(
 
 
 def _restore(relation: str, names: Sequence[str], types: Mapping[str, TypeName]) -> n.RestoreItem:
-    values = tuple(Slot(name, types[name]) for name in names)
+    values = tuple([Slot(name, types[name]) for name in names])
     return n.RestoreItem(relation, tuple(map(e.rank, names)), values)
 
 
@@ -230,7 +230,7 @@ def _by_degree(
     )
     share: int | None = found.orbit
     if order:
-        moved = frozenset(name for pair in order for name in pair) | symmetries.moved()
+        moved = frozenset([name for pair in order for name in pair]) | symmetries.moved()
         share = e.share_of(order, [name for name in names if name in moved], found)
     if (
         share is None

@@ -34,7 +34,7 @@ def adorned(name: str, arity: int, columns: Collection[int], bound: str = "b") -
     >>> adorned("path", 2, (0,)), adorned("path", 2, (1,), "c")
     ('path[bf]', 'path[fc]')
     """
-    return f"{name}[{''.join(bound if at in columns else 'f' for at in range(arity))}]"
+    return f"{name}[{''.join([bound if at in columns else 'f' for at in range(arity)])}]"
 
 
 def plain(text: str) -> str:
@@ -77,12 +77,12 @@ class BindingSource:
     @property
     def constants(self) -> Constants | None:
         """The values, if all are constants or parameters."""
-        found = tuple(arg for arg in self.args if isinstance(arg, s.Const | s.Param))
+        found = tuple([arg for arg in self.args if isinstance(arg, s.Const | s.Param)])
         return found if len(found) == len(self.args) and not self.body else None
 
     def at(self, places: Sequence[int]) -> BindingSource:
         """The source restricted to some of the columns."""
-        args = tuple(self.args[place] for place in places)
+        args = tuple([self.args[place] for place in places])
         return BindingSource(args, relevant(self.body, args), self.types, self.span)
 
 
@@ -98,4 +98,4 @@ def relevant(body: Sequence[s.Literal], args: Sequence[s.Expr]) -> tuple[s.Liter
     """The literals connected to some arguments, directly or through other literals."""
     names = {name for arg in args for name in variables(arg)}
     group, *_ = connected([names, *(variables(literal).keys() for literal in body)])
-    return tuple(body[number - 1] for number in group if number)
+    return tuple([body[number - 1] for number in group if number])

@@ -327,7 +327,7 @@ def tabled(
         (body,) = item.alternatives
         types = types_of(body)
         atoms = (i for i in body if isinstance(i, n.AtomItem))
-        rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
+        rows = max([sizes(i.relation, i.version).rows for i in atoms], default=0)
         found = None
         if name in types and (rows >= inputs.thresholds.algebra_rows or algebra.mode != "auto"):
             whole = plan_join(body, item.reads)
@@ -359,8 +359,8 @@ def tabled(
 
 def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
     """Whether the plan with tables is expected to cost less than the other."""
-    before = sum(work_of(join, found.sizes) for join in other.joins)
-    return found.cost + sum(work_of(join, found.sizes) for join in plan.joins) < before
+    before = sum([work_of(join, found.sizes) for join in other.joins])
+    return found.cost + sum([work_of(join, found.sizes) for join in plan.joins]) < before
 
 
 def _may_be_tabled(item: n.AggregateItem) -> bool:

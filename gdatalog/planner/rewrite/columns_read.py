@@ -59,14 +59,14 @@ def reading_only(checked: Checked, kept: Kept) -> Checked:
         return checked
     schemas = {**checked.schemas, **{n: _schema(checked.schemas[n], at) for n, at in kept.items()}}
     strata = tuple(
-        replace(stratum, rules=tuple(_rule(rule, kept) for rule in stratum.rules))
+        replace(stratum, rules=tuple([_rule(rule, kept) for rule in stratum.rules]))
         for stratum in checked.strata
     )
     return replace(checked, schemas=schemas, strata=strata)
 
 
 def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
-    columns, types = (tuple(part[at] for at in kept) for part in (schema.columns, schema.types))
+    columns, types = (tuple([part[at] for at in kept]) for part in (schema.columns, schema.types))
     return replace(schema, columns=columns, types=types)  # type: ignore[arg-type]  # zip loses the types
 
 
@@ -79,7 +79,7 @@ def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:
 def _literal(node: s.Literal, kept: Kept) -> s.Literal:
     if isinstance(node, s.Atom):
         places = kept.get(node.name)
-        return node if places is None else replace(node, args=tuple(node.args[p] for p in places))
+        return node if places is None else replace(node, args=tuple([node.args[p] for p in places]))
     return w.rebuild(node, partial(_literal, kept=kept))
 
 
@@ -110,7 +110,7 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
         return rule
     uses = w.count_variables(nodes)
     items = w.conjuncts(rule.body)
-    changed = tuple(_counted(item, columns, uses) for item in items)
+    changed = tuple([_counted(item, columns, uses) for item in items])
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
     if None in changed or len(rewritten) != 1 or len(read) != 1:
         return None

@@ -123,7 +123,7 @@ class RuleSplitting:
             return rule
         at = len(self.notes)
         atom = self._part(rule, cut)
-        dead = ", ".join("_" if "~" in name else name for name in cut.dead)
+        dead = ", ".join(["_" if "~" in name else name for name in cut.dead])
         dies = "dies" if len(cut.dead) == 1 else "die"
         head, part = format_node(rule.head), format_node(atom)
         self.notes.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
@@ -139,8 +139,8 @@ class RuleSplitting:
             variable = {number: name for name, number in numbers.items()}
             return _atom(name, [variable[number] for number in order], rule)
         name = f"{rule.head.name.partition('~')[0]}~{len(self.made) + 1}"
-        self.known[signature] = name, tuple(numbers[variable] for variable in cut.live)
-        self.made[name] = Schema(name, cut.live, tuple(rule.types[v] for v in cut.live))
+        self.known[signature] = name, tuple([numbers[variable] for variable in cut.live])
+        self.made[name] = Schema(name, cut.live, tuple([rule.types[v] for v in cut.live]))
         self.estimates.made[name] = self._estimate(cut)
         head = _atom(name, cut.live, rule)
         own = CheckedRule(
@@ -211,7 +211,7 @@ class RuleSplitting:
 
 
 def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> s.Atom:
-    return s.Atom(name, tuple(s.Var(arg, rule.span) for arg in args), rule.span)
+    return s.Atom(name, tuple([s.Var(arg, rule.span) for arg in args]), rule.span)
 
 
 # Signatures: conjunctions that are equal up to the names of variables share a relation.
@@ -230,7 +230,7 @@ def signature_of(
     blank = sorted(map(LiteralText.of, part), key=lambda literal: literal.format({}))
     orders = _least_texts(blank, {}) if len(blank) <= ORDERS else [_in_turn(blank)]
     signatures = (
-        ((texts, tuple(sorted(numbers[name] for name in live))), numbers)
+        ((texts, tuple(sorted([numbers[name] for name in live]))), numbers)
         for texts, numbers in orders
     )
     return min(signatures, key=lambda found: found[0])
@@ -249,7 +249,7 @@ class LiteralText:
         order = tuple(w.variables(literal))
         marks = {name: f"\0{number}\0" for number, name in enumerate(order)}
         pieces = format_node(_renamed(literal, marks)).split("\0")
-        names = tuple(order[int(number)] for number in pieces[1::2])
+        names = tuple([order[int(number)] for number in pieces[1::2]])
         return LiteralText(tuple(pieces[::2]), names, order)
 
     def numbered(self, numbers: Mapping[str, int]) -> dict[str, int]:
@@ -273,7 +273,7 @@ def _in_turn(literals: Sequence[LiteralText]) -> tuple[tuple[str, ...], dict[str
     numbers: dict[str, int] = {}
     for literal in literals:
         numbers = literal.numbered(numbers)
-    return tuple(literal.format(numbers) for literal in literals), numbers
+    return tuple([literal.format(numbers) for literal in literals]), numbers
 
 
 def _least_texts(
@@ -365,11 +365,11 @@ class Cutting:
         own.update(map(id, inside))
         rest = [each for each in literals if id(each) not in own]
         needed = self.head.union(*(names[id(each)] for each in rest))
-        live = tuple(name for name in self.order if name in bound & needed)
+        live = tuple([name for name in self.order if name in bound & needed])
         uses = Counter(name for part in inside for name in names[id(part)])
         others = (names[id(atom)] for atom in chosen if not self.recursive(atom.name))
         once = {name for name in frozenset[str]().union(*others) if uses[name] == 1}
-        dead = tuple(name for name in self.order if name in bound - needed - once)
+        dead = tuple([name for name in self.order if name in bound - needed - once])
         # If the rest binds no variable of the head, it only filters rows.
         if not live or not dead or self.head <= bound:
             return None
@@ -392,7 +392,7 @@ def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:
 
 
 def names_in(nodes: Iterable[w.Node]) -> frozenset[str]:
-    return frozenset(name for node in nodes for name in w.variables(node))
+    return frozenset([name for node in nodes for name in w.variables(node)])
 
 
 def _in_order(rule: CheckedRule) -> list[str]:

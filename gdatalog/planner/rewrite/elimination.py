@@ -111,7 +111,7 @@ class Elimination(CountJoins):
             table = self._table(name, part)
             if table is None:
                 return items
-            rest = tuple(item for item in items if item not in set(part))
+            rest = tuple([item for item in items if item not in set(part)])
             items = (*rest, self._read(table, (name,), types_of(items)))
 
     def _table(self, name: str, part: Sequence[Item]) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gdatalog.cpu_ops.functions import Scope, evaluate, no_column, to_values
+from gdatalog.cpu_ops.expressions import Scope, evaluate, no_column, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
 from gdatalog.planner.check import Checked, CheckedRule
@@ -23,7 +23,7 @@ from gdatalog.values import TypeName, Value
 
 def folded(checked: Checked) -> Checked:
     """The program with constant expressions replaced by their values."""
-    strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
+    strata = tuple([replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata])
     return replace(checked, strata=strata)
 
 

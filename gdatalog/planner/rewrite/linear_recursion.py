@@ -47,7 +47,7 @@ def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether a rule joins two atoms of these relations. Then no column partitions them, which is
     known before planning."""
     literals = conjuncts(rule.body)
-    return sum(isinstance(each, s.Atom) and each.name in names for each in literals) > 1
+    return sum([isinstance(each, s.Atom) and each.name in names for each in literals]) > 1
 
 
 def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Partitioning | None:
@@ -172,7 +172,7 @@ def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
     if not reads:
         return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
     (atom,) = reads
-    keyed = tuple(_keyed(atom, s.Var(KEY)) if each is atom else each for each in literals)
+    keyed = tuple([_keyed(atom, s.Var(KEY)) if each is atom else each for each in literals])
     body = conjunction(keyed, rule.body.span)
     head = _keyed(rule.head, s.Var(KEY))
     return replace(rule, head=head, body=body, types={**rule.types, KEY: "int"})
@@ -221,7 +221,7 @@ def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
         return None
     left, right = composed
     step = replace(rule, body=s.And((left, replace(right, name=name + FIRST)), rule.span))
-    others = tuple(other for other in rules if other is not rule)
+    others = tuple([other for other in rules if other is not rule])
     return LinearStratum(
         Stratum(stratum.relations, others, False),
         Stratum(stratum.relations, (_copy(schema, rule), step), True),
@@ -242,7 +242,7 @@ def composition(rule: CheckedRule) -> tuple[s.Atom, s.Atom] | None:
 
 def _copy(schema: Schema, rule: CheckedRule) -> CheckedRule:
     """`p(x, y) <- p~first(x, y).`"""
-    args = tuple(s.Var(f"c{at}") for at in range(schema.arity))
+    args = tuple([s.Var(f"c{at}") for at in range(schema.arity)])
     types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
     return CheckedRule(
         s.Atom(schema.name, args), s.Atom(schema.name + FIRST, args), types, rule.span

@@ -113,7 +113,7 @@ def magic_program(
 
 
 def _notes(full: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name} is evaluated in full: {why}" for name, why in full.items() if why)
+    return tuple([f"{name} is evaluated in full: {why}" for name, why in full.items() if why])
 
 
 def _completed(attempt: Attempt, only_first: bool) -> bool:
@@ -137,8 +137,9 @@ def _completed(attempt: Attempt, only_first: bool) -> bool:
         return True
     # views above that read only these: a whole chain is found at once
     for stratum in reversed(passed):
-        for name in stratum.relations:
-            if () in attempt.asks[name] and not any(map(attempt.derived, read_by(stratum.rules))):
+        alone = not any(map(attempt.derived, read_by(stratum.rules)))
+        for name in stratum.relations if alone else ():
+            if () in attempt.asks.get(name, ()):
                 full.setdefault(name, "")
     return False
 
@@ -236,7 +237,7 @@ class Specialised:
         return found
 
     def _others(self, name: str, columns: Columns) -> Columns:
-        return tuple(at for at in range(self.attempt.arity(name)) if at not in columns)
+        return tuple([at for at in range(self.attempt.arity(name)) if at not in columns])
 
     def _left_out(self, name: str, columns: Columns) -> str:
         """The relation without columns of one constant: atoms that demand it read this one."""
@@ -250,7 +251,7 @@ class Specialised:
     ) -> None:
         """A rule restricted to demanded values: it reads the magic set first, whose values may be
         known constants."""
-        args = tuple(rule.head.args[at] for at in columns)
+        args = tuple([rule.head.args[at] for at in columns])
         items = [s.Atom(magic, args, rule.head.span), *conjuncts(rule.body)]
         pairs = zip(args, constants or (), strict=False)
         values = {arg.name: value for arg, value in pairs if isinstance(arg, s.Var)}
@@ -265,7 +266,7 @@ class Specialised:
                 inner = self._within(rule, places) if self.stratum.recursive else rule
                 fixed = with_constants(inner, columns, constants)
                 if fixed is not None:
-                    args = tuple(fixed.head.args[at] for at in self._others(name, columns))
+                    args = tuple([fixed.head.args[at] for at in self._others(name, columns)])
                     fixed = replace(fixed, head=replace(fixed.head, args=args))
                     self.attempt.add(fixed, cut, KnownBindings())
 
@@ -417,17 +418,17 @@ class Specialised:
             if carried:
                 rule = replace(rule, types={**rule.types, **own})
             one = linear(rule)
-            found = tuple(rule.head.args[at] for at in others)
-            at_head = tuple(rule.head.args[at] for at in columns)
+            found = tuple([rule.head.args[at] for at in others])
+            at_head = tuple([rule.head.args[at] for at in columns])
             if one is not None and one.keeps(columns):
                 # path(s, z) <- path(s, y), E(y, z)
-                inner = tuple(one.atom.args[at] for at in others)
+                inner = tuple([one.atom.args[at] for at in others])
                 first = s.Atom(head, self._laid(columns, carried, inner), one.atom.span)
                 self._emit(rule, head, self._laid(columns, carried, found), [first, *one.rest])
                 continue
             way = s.Atom(on_the_way, (*carried, *at_head), rule.head.span)
             if one is not None:  # m(s, y) <- m(s, x), E(x, y)
-                inner = tuple(one.atom.args[at] for at in columns)
+                inner = tuple([one.atom.args[at] for at in columns])
                 self._emit(rule, on_the_way, (*carried, *inner), [way, *one.rest])
             else:  # path(s, z) <- m(s, x), E(x, z)
                 items = [way, *conjuncts(rule.body)]
@@ -442,7 +443,7 @@ class Specialised:
         rest = iter(others)
         by_column = dict(zip(columns, carried, strict=True))
         arity = len(columns) + len(others)
-        return tuple(by_column[at] if at in by_column else next(rest) for at in range(arity))
+        return tuple([by_column[at] if at in by_column else next(rest) for at in range(arity)])
 
     def _emit(
         self,

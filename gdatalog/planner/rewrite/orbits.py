@@ -227,7 +227,7 @@ def local_counts(
         return None
     times, images = told
     body = without_implied(found.whole(found.found.pairs), sizes)
-    live = frozenset(name for image in images for name in image)
+    live = frozenset([name for image in images for name in image])
     builder.ascending = len(key) == 2  # so that all edges are entries of one trie
     join = builder.counting(body, live, times)
     turned = turned_images(join, images)
@@ -243,7 +243,7 @@ def _images(key: tuple[str, ...], moves: Moves) -> tuple[int, list[tuple[str, ..
         moved: Counter[tuple[str, ...]] = Counter()
         for image, times in found.items():
             for way in back:
-                moved[tuple(way[name] for name in image)] += times
+                moved[tuple([way[name] for name in image])] += times
         found = moved
     if len(set(found.values())) > 1 or any(image[::-1] not in found for image in found):
         return None
@@ -292,7 +292,7 @@ def _kinds(orbit: Sequence[str], group: Sequence[Mapping[str, str]]) -> Iterator
     for size in range(1, len(orbit) + 1):
         for members in map(frozenset, combinations(orbit, size)):
             if members not in seen:
-                seen |= {frozenset(way[name] for name in members) for way in group}
+                seen |= {frozenset([way[name] for name in members]) for way in group}
                 yield members
 
 
@@ -315,9 +315,9 @@ def _peak(
     least: dict[Names, tuple[str, ...]] = {}
     for way in group:
         back = {image: top if name in peak else name for name, image in way.items()}
-        there, image = frozenset(way[name] for name in peak), tuple(back[name] for name in key)
+        there, image = frozenset([way[name] for name in peak]), tuple([back[name] for name in key])
         least[there] = min(least.get(there, image), image, key=sorted)
     images = Counter(least.values())
     if len(key) == 2 and any(images[each] != images[each[::-1]] for each in images):
         return Peak(body, ())
-    return Peak(body, tuple(sorted(each for each in images.elements() if each <= each[::-1])))
+    return Peak(body, tuple(sorted([each for each in images.elements() if each <= each[::-1]])))

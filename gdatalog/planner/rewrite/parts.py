@@ -155,8 +155,8 @@ def _separated(
         ends = [0, *own, len(walk)]
         beside = list(zip(ends[::2], ends[1::2], strict=True))
         for part in (*([pair] for pair in zip(own[::2], own[1::2], strict=True)), beside):
-            size = sum(before_among[end] - before_among[first] for first, end in part)
-            bad = sum(before_barred[end] - before_barred[first] for first, end in part)
+            size = sum([before_among[end] - before_among[first] for first, end in part])
+            bad = sum([before_barred[end] - before_barred[first] for first, end in part])
             if part is beside:
                 size, bad = size - 1, bad - (name in keys)
             if size and not bad:
@@ -226,7 +226,7 @@ def are_mixed(items: Sequence[Item]) -> bool:
 def within_bounds(items: Sequence[Item], names: Names) -> Conjunction:
     """The items over some variables, if formulas cannot estimate these: because a variable is
     compared with a constant, or because of several relations; otherwise none."""
-    found = tuple(item for item in items if item.variables and item.variables <= names)
+    found = tuple([item for item in items if item.variables and item.variables <= names])
     atoms = any(isinstance(item, AtomItem) for item in found)
     return found if atoms and (Comparisons(found).limits or are_mixed(items)) else ()
 

@@ -93,7 +93,7 @@ def linear(rule: CheckedRule) -> RecursiveRule | None:
     atom = next((i for i in items if isinstance(i, s.Atom) and i.name == rule.head.name), None)
     if atom is None:
         return None
-    return RecursiveRule(rule, atom, tuple(item for item in items if item is not atom))
+    return RecursiveRule(rule, atom, tuple([item for item in items if item is not atom]))
 
 
 def kept(
@@ -115,7 +115,7 @@ def kept(
                     return None  # inside a negation or an aggregate
                 known = places.get(atom.name)
                 if known is None:
-                    known = tuple(atom.args.index(arg) for arg in wanted)
+                    known = tuple([atom.args.index(arg) for arg in wanted])
                     if len(set(known)) < len(known):
                         return None
                     places[atom.name] = known
@@ -129,7 +129,7 @@ def handed_on(rules: Sequence[CheckedRule], name: str, columns: Columns) -> bool
     """Whether each rule of a relation either keeps these columns, or hands them on and keeps the
     others: then the rows of a value that is reached belong to the value that was demanded."""
     arity = len(rules[0].head.args)
-    others = tuple(at for at in range(arity) if at not in columns)
+    others = tuple([at for at in range(arity) if at not in columns])
     for rule in rules:
         if rule.aggregated:
             return False
@@ -202,7 +202,7 @@ def _canonical(ends: Sequence[s.Expr], body: Sequence[s.Literal]) -> tuple[s.Lit
             names.setdefault(name, f"{len(names)}")
     if not all(_renamable(literal) for literal in body):
         return None
-    return tuple(rename(literal, names) for literal in body)
+    return tuple([rename(literal, names) for literal in body])
 
 
 def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:

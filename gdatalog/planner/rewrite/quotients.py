@@ -43,7 +43,7 @@ Names = frozenset[str]
 
 def differences(items: Sequence[Item], negated: Iterable[Item]) -> list[Signed]:
     """A signed sum in place of some negated atoms: all bindings, minus those with the atom."""
-    terms: list[Signed] = [(1, tuple(item for item in items if item not in set(negated)))]
+    terms: list[Signed] = [(1, tuple([item for item in items if item not in set(negated)]))]
     for item in negated:
         assert isinstance(item, NotItem)
         ((atom,),) = item.alternatives
@@ -69,7 +69,7 @@ def quotients(
     sizes = inputs.sizes
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if unequal(item)}
-    rest = tuple(item for item in items if not unequal(item))
+    rest = tuple([item for item in items if not unequal(item)])
     tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
     alike = interchangeable(items, tested, sizes, kept)
     many = len(tested) > MOST_TESTED
@@ -146,7 +146,7 @@ def partitions(
     one, with the sum of their coefficients."""
     place = {name: at for at, name in enumerate(names)}
     near, never = _neighbours(tests, place), _neighbours(apart, place)
-    classes = [sorted(place[name] for name in each) for each in alike or [[n] for n in names]]
+    classes = [sorted([place[name] for name in each]) for each in alike or [[n] for n in names]]
     classes.sort()
 
     @cache
@@ -302,7 +302,7 @@ class Isomorphic:
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
         return place, [
-            (self._shape(each), each.unordered, tuple(place[name] for name in each.variables))
+            (self._shape(each), each.unordered, tuple([place[name] for name in each.variables]))
             for each in literals
         ]
 

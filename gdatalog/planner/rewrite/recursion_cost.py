@@ -124,7 +124,7 @@ class Worth:
         there, rows, recursive = 0, 0, any(below.recursive for below in read)
         for below in sorted(read, key=lambda below: -below.rows):
             rows += (
-                sum(self.sizes[at] for at in bits(below.there & ~there)) if there else below.rows
+                sum([self.sizes[at] for at in bits(below.there & ~there)]) if there else below.rows
             )
             there |= below.there
         for own in names:
@@ -198,7 +198,7 @@ class Worth:
                     for part in conjuncts(item):
                         self._learn(part, branch, seen)
                 for name in set.intersection(*(set(branch) for branch in branches)):
-                    limit(name, sum(branch[name] for branch in branches))
+                    limit(name, sum([branch[name] for branch in branches]))
             case s.Atom(relation, args):
                 size = self.world.size(relation)
                 for column, arg in enumerate(args):
@@ -261,7 +261,7 @@ class Collapse:
                     into = values[rule.head.name]
                     into[at] = max(into[at], found)
         for name, columns in values.items():
-            known = tuple(most or VALUES for most in columns)
+            known = tuple([most or VALUES for most in columns])
             rows = min(PARTNERS * max(known, default=1.0), prod(known))
             self.made[name] = FixpointRelation(max(1.0, rows), known)
 
@@ -380,13 +380,13 @@ class Collapse:
         wanted = once(atoms, live) | names_of(first)
         many, _ = self.bindings(first, others, wanted)
         met = self.rows(first) * many / self.alike(atoms, live, wanted) ** MEET
-        values = tuple(self.values(name, atoms) for name in live)
+        values = tuple([self.values(name, atoms) for name in live])
         return FixpointRelation(max(1.0, min(met, prod(values))), values)
 
 
 def names_of(atom: s.Atom) -> frozenset[str]:
     """An atom's variables."""
-    return frozenset(arg.name for arg in atom.args if isinstance(arg, s.Var))
+    return frozenset([arg.name for arg in atom.args if isinstance(arg, s.Var)])
 
 
 def once(atoms: Sequence[s.Atom], live: Collection[str]) -> frozenset[str]:

@@ -107,7 +107,7 @@ class Attempt:
 
     def demands(self, names: Collection[str]) -> int:
         """In how many ways some relations are demanded."""
-        return sum(len(self.asks.get(name, ())) for name in names)
+        return sum([len(self.asks.get(name, ())) for name in names])
 
     def program(self) -> Checked | None:
         """The rewritten program, if it is stratified; its strata are checked again."""
@@ -119,7 +119,7 @@ class Attempt:
                 check_lattice(stratum, errors)
         if errors:
             return None
-        others = tuple(each for each in self.checked.strata if self.wanted not in each.relations)
+        others = tuple([each for each in self.checked.strata if self.wanted not in each.relations])
         return replace(
             self.checked,
             schemas={**self.checked.schemas, **self.schemas},
@@ -166,7 +166,7 @@ class Attempt:
         values."""
         old = self.checked.schemas[of]
         names = [old.columns[at] for at in columns]
-        kinds = tuple(old.types[at] for at in columns)
+        kinds = tuple([old.types[at] for at in columns])
         if twice:
             names, kinds = [*(f"for_{name}" for name in names), *names], kinds * 2
         self.schemas[name] = Schema(name, tuple(names), kinds, old.span)
@@ -194,7 +194,7 @@ class Attempt:
         name = atom.name
         bound = {at: known.value(arg) for at, arg in enumerate(atom.args)}
         groups = self.groups(name)
-        columns = tuple(at for at, arg in bound.items() if arg is not None and at in groups)
+        columns = tuple([at for at, arg in bound.items() if arg is not None and at in groups])
         assert self.at_hand is not None
         inside = name in self.at_hand.relations
         if name in self.world.limited:
@@ -215,7 +215,7 @@ class Attempt:
             if inside:
                 columns = self.single(name, columns)
             values = [bound[at] for at in columns]
-            args = tuple(value for value in values if value is not None)
+            args = tuple([value for value in values if value is not None])
             source = BindingSource(args, relevant(known.prefix, args), rule.types, atom.span)
             in_rounds = bool(recursive_atoms(rule, self.at_hand.relations))
             refused = None
@@ -245,7 +245,7 @@ class Attempt:
                 name, dropped = node.name, NONE
                 while self.final.get(name, (name,))[0] != name:
                     name, dropped = self.final[name]
-                args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
+                args = tuple([arg for at, arg in enumerate(node.args) if at not in dropped])
                 return replace(node, name=name, args=args)
             return node if isinstance(node, s.Var) else w.rebuild(node, change)
 
@@ -273,7 +273,7 @@ class SidewaysPassing:
                     known.learn(new)
                 return new
             case s.Or():
-                items = tuple(self.literal(item, known.copy()) for item in literal.items)
+                items = tuple([self.literal(item, known.copy()) for item in literal.items])
                 either = replace(literal, items=items)
                 relations = (atom.name for atom in w.all_of(s.Atom, literal))
                 if known.ready(either) and all(map(self.attempt.tells, relations)):
@@ -305,7 +305,7 @@ class SidewaysPassing:
             waiting = [at for at in range(len(items)) if at not in new]
             at = min(waiting, key=lambda at: (self._rank(items[at], known), at))
             new[at] = self.literal(items[at], known)
-        return tuple(new[at] for at in range(len(items)))
+        return tuple([new[at] for at in range(len(items))])
 
     def _rank(self, literal: s.Literal, known: KnownBindings) -> tuple[int, int]:
         """The order in which literals are taken."""

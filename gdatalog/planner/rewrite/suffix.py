@@ -72,7 +72,7 @@ class Suffixes:
         counts: set[tuple[int, ...]] = set()
         for sets in reversed(self._candidates()):
             for chosen in sets:
-                shares = tuple(len({*chosen}.intersection(each)) for each in alike)
+                shares = tuple([len({*chosen}.intersection(each)) for each in alike])
                 if shares in counts:
                     continue
                 counts.add(shares)
@@ -117,7 +117,7 @@ class Suffixes:
                     return False
                 # A variable of this atom alone would give the list's values weights.
                 others = item.variables - {name}
-                if any(sum(o in i.variables for i in self.items) < 2 for o in others):
+                if any(sum([o in i.variables for i in self.items]) < 2 for o in others):
                     return False
             elif e.operator(item) is None:
                 return False
@@ -219,7 +219,7 @@ def _blocks(
                 parts.append(part)
         key = tuple(sorted(found))
         sums[key] = sums.get(key, 0) + coefficient
-    return parts, tuple((times, key) for key, times in sums.items() if times)
+    return parts, tuple([(times, key) for key, times in sums.items() if times])
 
 
 def _normal(item: Item, name: str, sizes: Statistics) -> Item:

@@ -1,0 +1,169 @@
+"""The methods of `Database` that load, insert and drop data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal
+
+from gdatalog.errors import UsageError
+from gdatalog.progress import OnProgress
+from gdatalog.storage.load_options import LoadOptions, Nulls, checked
+from gdatalog.values import plain
+
+if TYPE_CHECKING:
+    from gdatalog.prepared import Inserter
+    from gdatalog.relations import Inserted
+    from gdatalog.workspace import Workspace
+
+
+class DataCalls:
+    """The methods of `Database` for data."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def workspace(self) -> Workspace: ...
+        def call(
+            self, on_progress: OnProgress | None = None, timeout: float | None = None
+        ) -> AbstractContextManager[None]: ...
+
+    def load(
+        self,
+        name: str,
+        data: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        header: bool | None = None,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Store data under a name; it replaces all data of that relation.
+
+        It replaces rows that were loaded or inserted, facts of programs, and rows that `.input`
+        read. Rules stay, and a warning says that they still add to the relation. A warning also
+        names kept rules that do not fit the new data: they are invalid until they fit again, or
+        until you drop them.
+
+        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
+        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
+        folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
+        DataFrame, and workers read Parquet files that are not small themselves.
+
+        `columns` selects columns by name (`column0`, `column1` where there are none), or names all
+        of them. If the relation is declared, its columns match by name where the data has all of
+        its names, and by position where it has none of them; anything in between is an error.
+        `header` says whether the first line of a text file holds names; else the types decide.
+
+        A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
+        many; `fill` gives values for them, by column.
+
+        A relation is a set: duplicate rows become one, with a warning. `row_id` adds a column of
+        row numbers in front, which keeps all rows.
+
+        Data on the GPU that runs the queries stays there, except for texts. `on_progress` gets
+        the progress of loading, as in `query`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db.load("E", [(1, 2), (2, 3)], columns=["src", "dst"])
+        >>> db["E"].columns
+        ('src', 'dst')
+        """
+        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
+        name = plain(name)
+        with self.call(on_progress):
+            findings = self.workspace.load(name, self._shared(data), options)
+        self.workspace.tell_of(name, findings)
+
+    def _shared(self, data: Any) -> Any:
+        """Data to load; the rows of a result need not be decoded."""
+        self.workspace.check_open()
+        from gdatalog.result import Result
+
+        return data.shared(self.workspace.symbols) if isinstance(data, Result) else data
+
+    def __setitem__(self, name: str, data: Any) -> None:
+        self.load(name, data)
+
+    def insert(
+        self,
+        name: str,
+        rows: Any,
+        *,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Inserted:
+        """Add rows to a relation. If there is no such relation, create it.
+
+        If the relation has rules, the rows are base facts beside those that the rules derive, and
+        the returned value says so, beside the numbers of new rows (`rows`) and of rows that were
+        `known`. Columns match, and missing values are dropped or filled, as in
+        `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
+        loading, as in `query`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2)]
+        >>> db.insert("E", [(2, 3), (1, 2)])
+        E: 1 row inserted, 1 known already
+        >>> db.insert("E", [(1, 2)]).rows, len(db["E"]), len(db["E"].new)
+        (0, 2, 0)
+        >>> _ = db.run("path(x, y) <- E(x, y).")
+        >>> db.insert("path", [(7, 8)])
+        path: 1 row inserted, as base facts beside its 1 rule
+        """
+        inserter = self.inserter(name, nulls=nulls, fill=fill, row_id=row_id)
+        return inserter(rows, on_progress=on_progress)
+
+    def inserter(
+        self,
+        name: str,
+        *,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
+    ) -> Inserter:
+        """Prepare inserts into a relation: a function of the rows, with the options of `insert`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> insert = db.inserter("E")
+        >>> insert([(1, 2)])
+        E: 1 row inserted
+        """
+        from gdatalog.prepared import Inserter
+
+        options = LoadOptions(None, None, nulls, {} if fill is None else fill, row_id)
+        return Inserter(self.workspace, self.call, plain(name), options)
+
+    def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
+        """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.
+
+        Data are rows that were loaded or inserted, facts of programs and rows that `.input` read.
+        Returns the relations that depended on it: they cannot be evaluated until it is there
+        again, and a warning names their rules. `del db[name]` drops all of it, too.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> _ = db.run("E(1, 2). path(x, y) <- E(x, y).")
+        >>> db.drop("path")
+        ()
+        >>> list(db.relations)
+        ['E']
+        """
+        if only not in (None, "rules", "data"):
+            raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
+        with self.call():
+            workspace = self.workspace
+            workspace.check_open()
+            before = workspace.standing()[1]
+            workspace.drop([name], only or "all")
+            return tuple(sorted(workspace.standing()[1].keys() - before.keys() - {name}))
+
+    def __delitem__(self, name: str) -> None:
+        self.drop(name)

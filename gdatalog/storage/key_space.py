@@ -1,0 +1,133 @@
+"""Numbers all possible rows: a number for each row within a box of values.
+
+Bitmaps are indexed by row number, and hash sets store row numbers. A value outside the box has no
+number; then the box is widened. The ranges of values that flow from column to column tell where
+rows will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cancellation import current_watch
+from gdatalog.records import dataclass
+from gdatalog.storage.rows import Columns, Span
+from gdatalog.storage.table import Array
+
+MOST_ROW_NUMBERS = 1 << 62  # row numbers
+
+RelationColumn = tuple[str, int]  # of a relation
+Flow = tuple[RelationColumn, Callable[[], Span | None]]  # a range of values that a column gets
+
+
+def span_of(values: Array) -> Span | None:
+    return (int(values.min()), int(values.max())) if len(values) else None
+
+
+def union(*spans: Span | None) -> Span | None:
+    """The range from the least to the greatest value of some ranges; None if all are empty."""
+    known = [span for span in spans if span is not None and span[0] <= span[1]]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def widen(spans: dict[RelationColumn, Span | None], flows: Sequence[Flow]) -> None:
+    """Widens the ranges of columns by what flows into them, until none changes."""
+    changed = True
+    while changed:
+        current_watch().poll()
+        changed = False
+        for column, source in flows:
+            known, more = spans.get(column), source()
+            if more is None or (known and known[0] <= more[0] and more[1] <= known[1]):
+                continue
+            joined = union(known, more)
+            if joined != known:
+                spans[column], changed = joined, True
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpace:
+    """`least`: the least value of each column; `spans`: how many values follow it."""
+
+    least: tuple[int, ...]
+    spans: tuple[int, ...]
+
+    @staticmethod
+    def of(columns: Sequence[Array]) -> KeySpace | None:
+        """The smallest space of some rows, at least one."""
+        bounds = [(int(column.min()), int(column.max())) for column in columns]
+        return KeySpace.within(bounds)
+
+    @staticmethod
+    def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
+        """The space between some values, inclusive; None if it is too large."""
+        found = KeySpace(
+            tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
+        )
+        far = any(low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS for low, high in bounds)
+        return None if far or found.size > MOST_ROW_NUMBERS else found
+
+    @property
+    def size(self) -> int:
+        """How many rows are possible."""
+        return prod(self.spans)
+
+    @property
+    def box(self) -> list[tuple[int, int]]:
+        """The least value of each column and the number of values."""
+        return list(zip(self.least, self.spans, strict=True))
+
+    @property
+    def bounds(self) -> list[int]:
+        """The box, concatenated."""
+        return [number for pair in self.box for number in pair]
+
+    def holds(self, columns: Sequence[Array]) -> bool:
+        return all(
+            len(column) == 0 or (int(column.min()) >= low and int(column.max()) < low + span)
+            for column, low, span in zip(columns, self.least, self.spans, strict=True)
+        )
+
+    def numbers(self, columns: Sequence[Array], xp: Any = np) -> Array:
+        numbers: Array = xp.zeros(len(columns[0]), dtype=np.int64)
+        for column, low, span in zip(columns, self.least, self.spans, strict=True):
+            numbers *= span
+            numbers += column
+            numbers -= low
+        return numbers
+
+    def rows(self, numbers: Array) -> Columns:
+        columns = []
+        for low, span in zip(reversed(self.least), reversed(self.spans), strict=True):
+            rest, numbers = numbers, numbers // span
+            rest = rest - numbers * span
+            rest += low
+            columns.append(rest)
+        return tuple(reversed(columns))
+
+    def joined(self, other: KeySpace) -> KeySpace | None:
+        """The smallest space that contains both."""
+        return KeySpace.within(
+            [
+                (min(a, b), max(a + m, b + n) - 1)
+                for a, m, b, n in zip(self.least, self.spans, other.least, other.spans, strict=True)
+            ]
+        )
+
+    def widened(self, columns: Sequence[Array]) -> KeySpace | None:
+        """A space that contains these rows too, with room beyond them where they leave this one, so
+        that growing values do not widen it each time. None if it is too large."""
+        least = KeySpace.of(columns)
+        joined = None if least is None else self.joined(least)
+        if joined is None or joined == self:
+            return joined
+        bounds = []
+        for low, span, a, n in zip(self.least, self.spans, joined.least, joined.spans, strict=True):
+            bounds.append((a - n if a < low else a, a + (2 * n if a + n > low + span else n) - 1))
+        return KeySpace.within(bounds) or joined
