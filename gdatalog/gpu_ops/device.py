@@ -14,10 +14,11 @@ from gdatalog.calls import Block, Limits, LoopRun, NotOnDevice
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.launch import WHOLE, Part
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import WHOLE, Part, Walks
+from gdatalog.gpu_ops.walk import Walks
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef

@@ -25,9 +25,9 @@ from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.launch import WHOLE, Part
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import SHARE
-from gdatalog.gpu_ops.walk import WHOLE, Part
 from gdatalog.plan.placement import DeviceWork, Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
