@@ -70,11 +70,12 @@ class Ours:
     def watch(self, on: bool) -> None:
         """Whether depth-first kernels are to note when each block of theirs ends."""
         if self.walks is not None:
-            self.walks.ends = self.xp.zeros(MOST_BLOCKS, dtype=self.xp.int64) if on else None
+            ends = self.xp.zeros(MOST_BLOCKS, dtype=self.xp.int64) if on else None
+            self.walks.buffers.ends = ends
 
     def ends(self) -> Any:
         """Nanoseconds at which the blocks of the last depth-first kernel ended; 0: no block."""
-        return None if self.walks is None else self.walks.ends
+        return None if self.walks is None else self.walks.buffers.ends
 
     def close(self) -> None:
         self.db.close()

@@ -11,7 +11,7 @@ loops run. So tiles only read them, and none waits for another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -30,6 +30,7 @@ from gdatalog.calls import (
 )
 from gdatalog.cpu_ops.arrays import expand as host_expand
 from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.buffers import LARGE_TABLE, Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists
 from gdatalog.gpu_ops.loops import (
@@ -50,9 +51,6 @@ from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
 from gdatalog.storage.trie import Trie
 
-if TYPE_CHECKING:
-    from gdatalog.gpu_ops.walk import Walks
-
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
 
@@ -60,7 +58,6 @@ PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
 FEWER = 4  # times fewer tiles, if each needs more of the pool
-LARGE_TABLE = 1024  # entries, from which a table on the device is shared
 FEW = 1 << 16  # rows, below which the host says where they lie
 
 
@@ -100,19 +97,19 @@ class Launch:
 
     def __init__(
         self,
-        walks: Walks,
+        shared: Buffers,
         loops: LoopKernel,
         kernel: CupyKernel,
         run: LoopRun,
         part: Part,
         rooms: Mapping[str, int],
     ) -> None:
-        self.walks, self.loops, self.kernel = walks, loops, kernel
+        self.shared, self.loops, self.kernel = shared, loops, kernel
         self.part, self.rooms, self.limits = part, rooms, run.limits
         self.thresholds = run.settings.thresholds
         # Whether only new rows are output; these are final once they are written.
         self.fresh = "marks" in run.beside
-        self.xp: Any = walks.driver.xp
+        self.xp: Any = shared.driver.xp
         self.wanted = EVERYTHING
         tries = [run.tries[at] for at in run.printed.which]
         self.again = all(isinstance(trie, Trie) for trie in tries)
@@ -154,10 +151,10 @@ class Launch:
 
     def _inputs(self, tries: Sequence[Trie]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
-        printed, walks = self.loops.printed, self.walks
-        given = {name: walks.upload(array) for name, array in self.constants.items()}
+        printed, shared = self.loops.printed, self.shared
+        given = {name: shared.upload(array) for name, array in self.constants.items()}
         sizes = [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
-        lists = kept_lists(walks.ops, walks.indexes, printed.arguments, tries, self.limits)
+        lists = kept_lists(shared.ops, shared.indexes, printed.arguments, tries, self.limits)
         for name, trie in lists.items():
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
@@ -180,13 +177,13 @@ class Launch:
             room = self.rooms.get(a.name) or max(1, scratch_length(a, tries))
             width = np.dtype(DTYPES[a.type]).itemsize
             needs.append(Need(a.name, room, width, a.name in loops.buffers, a.kind == "rows"))
-        spare = min(self.walks.driver.free_memory(), self.limits.spare())
+        spare = min(self.shared.driver.free_memory(), self.limits.spare())
         rows = loops.outputs and not loops.printed.single
         return laid_out(needs, tiles, spare // 2 if rows else spare - spare // 8)
 
     def _make_buffers(self) -> None:
         """Makes the buffers of all runs, and the first pool."""
-        xp, loops, walks = self.xp, self.loops, self.walks
+        xp, loops, shared = self.xp, self.loops, self.shared
         self.slots = capacity(self.tiles)
         self.buffers = {
             a.name: xp.empty(self.scratch.length(a.name), dtype=DTYPES[a.type])
@@ -200,7 +197,7 @@ class Launch:
             lent_parts = xp.empty(lent, dtype=xp.int64)
             self.lending = [xp.asarray(rooms), lent_parts, len(self.scratch.classes)]
             self.cleared.append(lent_parts)
-        self.ends = xp.empty(1, dtype=xp.int64) if walks.ends is None else walks.ends
+        self.ends = xp.empty(1, dtype=xp.int64) if shared.ends is None else shared.ends
         self.control = xp.empty(CONTROL_WORDS, dtype=xp.int64)
         self.scratch_bytes = sum(array.nbytes for array in self.buffers.values())
         self.limits.charge("lists of tiles", self.scratch_bytes)
@@ -216,7 +213,7 @@ class Launch:
         worker lie on the host, if no other device has a part of the work."""
         self.limits, pool, found = run.limits, self.pool, _FoundBlocks()
         self.wanted = EVERYTHING if wanted is None else wanted
-        ring = self.walks.ring(self.slots * SLOT_WORDS)
+        ring = self.shared.ring(self.slots * SLOT_WORDS)
         for array in (self.control, ring):
             array.fill(0)
         self.limits.charge("lists of tiles", self.scratch_bytes)
@@ -249,7 +246,7 @@ class Launch:
         held = found.held
         if held and self._short(held, size):
             if self.fresh:
-                raise MemoryLimitError(f"new rows do not fit {self.walks.driver.name}")
+                raise MemoryLimitError(f"new rows do not fit {self.shared.driver.name}")
             found.blocks[found.apart :] = [
                 tuple(map(self._fetched, block)) for block in found.blocks[found.apart :]
             ]
@@ -259,7 +256,7 @@ class Launch:
     def _launched(self, ring: Array, pool: _Pool) -> tuple[int, Array, list[Array]]:
         """Launches the kernel and waits for it; returns why it ended, how many rows each block that
         it asked for has, and the blocks."""
-        driver, control, outputs = self.walks.driver, self.control, pool.outputs
+        driver, control, outputs = self.shared.driver, self.control, pool.outputs
         args = self._arguments(ring, pool)
         self.kernel.launch(self.grid, THREADS, args)
         here = self.loops.printed.single and self.part is WHOLE
@@ -318,7 +315,7 @@ class Launch:
         """
         if self.rooms:
             raise MemoryLimitError(
-                f"there is room for {room:,} rows on {self.walks.driver.name}, and most of them "
+                f"there is room for {room:,} rows on {self.shared.driver.name}, and most of them "
                 f"were of fixpoints that had not ended"
             )
         if self.tiles == 1:
@@ -333,19 +330,19 @@ class Launch:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.account.held.get("blocks", 0)
         return (bool(self.rooms) or self.fresh) and (
-            held + size > spare or held > self.walks.driver.free_memory()
+            held + size > spare or held > self.shared.driver.free_memory()
         )
 
     def _fetched(self, column: Array) -> Array:
         with spending("moving", int(column.nbytes)):
-            return self.walks.driver.fetched(column)
+            return self.shared.driver.fetched(column)
 
     def _ticks(self) -> int:
         """The ticks of the kernels' clock between two checks whether other tiles wait."""
         limit = self.thresholds.tile_shares_after
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
-        return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
+        return limit if limit <= 0 else max(1, int(limit * self.shared.driver.clock))
 
     def _pool(self) -> tuple[int, int]:
         """The rows of a block, and the number of blocks at first: at least one for each tile.
@@ -365,7 +362,7 @@ class Launch:
         return self._affordable_bytes() // max(1, each)
 
     def _affordable_bytes(self) -> int:
-        return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
+        return min(self.shared.driver.free_memory(), self.limits.spare()) // 4
 
     def _drain(self, outputs: Sequence[Array], counts: Array, block_rows: int) -> Block | None:
         """The rows of the pool's used blocks, without gaps. `counts`: on the host."""
@@ -379,5 +376,5 @@ class Launch:
             positions = xp.asarray(host_expand(starts, counts, total)[1])
         else:
             given = xp.asarray(starts), xp.asarray(counts.astype(np.int64))
-            _, positions = self.walks.ops.expand(*given, total)
+            _, positions = self.shared.ops.expand(*given, total)
         return tuple(output[positions] for output in outputs)

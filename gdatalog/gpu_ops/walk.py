@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 from gdatalog.account import spending
 from gdatalog.calls import Block, LoopRun
+from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import LARGE_TABLE, WHOLE, Launch, Part
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
-from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.row_ops import DeviceOps
@@ -32,13 +32,10 @@ class Walks:
     def __init__(self, driver: CupyDriver, ops: DeviceOps, indexes: DeviceTries) -> None:
         """`indexes`: where intersections by edge are cached."""
         self.driver = driver
-        self.ops = ops
         self.indexes = indexes
-        self.ends: Array | None = None  # an array for the time at which each block of a launch ends
+        self.buffers = Buffers(driver, ops, indexes)
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
-        self._ring: Array | None = None
-        self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         indexes.dropping = self._launches.clear  # they hold parts of tries
         self._compilers: ThreadPoolExecutor | None = None
@@ -109,7 +106,7 @@ class Walks:
             if launch is None or not launch.serves(run):
                 with limits.watch.work("compiling", run.label):
                     loops, kernel = self.kernel(run.printed, run.label)
-                launch = Launch(self, loops, kernel, run, part, rooms)
+                launch = Launch(self.buffers, loops, kernel, run, part, rooms)
                 self.indexes.changed()  # it may have derived arrays of tries
             found = launch.blocks(run, wanted)
         finally:
@@ -121,25 +118,6 @@ class Walks:
             self._launches[id(run.printed)] = launch
         return found
 
-    def upload(self, array: Array) -> Array:
-        """A host array on the device. Large arrays are cached."""
-        if len(array) < LARGE_TABLE:
-            return self.driver.xp.asarray(array)
-        found = self._uploaded.get(id(array))
-        if found is None or found[0] is not array:
-            if len(self._uploaded) >= 32:
-                self._uploaded.clear()
-            with spending("moving", array.nbytes):
-                found = array, self.driver.xp.asarray(array)
-            self._uploaded[id(array)] = found
-        return found[1]
-
-    def ring(self, words: int) -> Array:
-        """Memory for a queue of so many words, which plans share."""
-        if self._ring is None or len(self._ring) < words:
-            self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
-        return self._ring
-
     def forget(self) -> None:
         """Frees kernels and arrays."""
         if self._compilers is not None:
@@ -149,5 +127,4 @@ class Walks:
         self._launches.clear()
         self._kernels.clear()
         self._loops.clear()
-        self._uploaded.clear()
-        self._ring = self.ends = None
+        self.buffers.forget()
