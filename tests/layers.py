@@ -156,8 +156,8 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
-        translate trie_cache loops rows byte_marks kept_lists evaluate buffers launch walk intersection device
-        group
+        translate trie_cache loops rows byte_marks kept_lists evaluate buffers launch walk
+        intersection device group
     """,
     "notebook": "answers options magics __init__",
     "parser": """

@@ -58,7 +58,7 @@ PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
 FEWER = 4  # times fewer tiles, if each needs more of the pool
-FEW = 1 << 16  # rows, below which the host says where they lie
+PLACED_HERE = 1 << 16  # rows, below which the host says where they lie
 
 
 @dataclass(slots=True)
@@ -372,7 +372,7 @@ class Launch:
             return tuple(output[: len(counts)] for output in outputs)
         xp, total = self.xp, int(counts.sum())
         starts = np.arange(len(counts)) * block_rows
-        if total < FEW:
+        if total < PLACED_HERE:
             positions = xp.asarray(host_expand(starts, counts, total)[1])
         else:
             given = xp.asarray(starts), xp.asarray(counts.astype(np.int64))
