@@ -8,13 +8,12 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
@@ -38,7 +37,6 @@ from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
@@ -183,8 +181,8 @@ class Evaluator:
             return
         found = self._recall(stratum)
         if found is None and self._is_kept(stratum.relations):
-            versions = versions_of(self._below(stratum))
-            with self._claimed(stratum.relations, self.made_of(stratum), versions) as claim:
+            of, poll = (self.made_of(stratum), self._below(stratum)), self.context.limits.poll
+            with self.results.evaluating(stratum.relations, *of, poll) as claim:
                 found = claim.found or self._recall(stratum)
                 if found is None:
                     found = self._made(stratum, upcoming, asked, counting)
@@ -202,13 +200,6 @@ class Evaluator:
         if not found:
             self._plan_ahead(upcoming)
         return found or self._run(stratum)
-
-    def _claimed(
-        self, names: tuple[str, ...], made_of: MadeOf, versions: Mapping[Read, Version]
-    ) -> AbstractContextManager[Claim[Relations]]:
-        """A context in which this thread evaluates relations, or gets those that another thread has
-        evaluated meanwhile."""
-        return self.results.running.on((names, versions, made_of), self.context.limits.poll)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -264,7 +255,7 @@ class Evaluator:
             return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
-        with self._claimed((name,), made_of, versions_of(below)) as claim:
+        with self.results.evaluating((name,), made_of, below, self.context.limits.poll) as claim:
             if claim.found is None:
                 claim.found = {name: self._given_anew(name, made_of, below)}
             return claim.found[name]
@@ -289,18 +280,8 @@ class Evaluator:
             if stored is not None:
                 relation = union([relation, stored])
         if not facts or self.keep([name]):
-            self._keep_result((name,), made_of, below, {name: relation})
+            self.results.keep((name,), made_of, below, {name: relation}, self.number)
         return relation
-
-    def _keep_result(
-        self,
-        names: tuple[str, ...],
-        made_of: MadeOf,
-        below: Mapping[Read, Relation],
-        relations: Relations,
-    ) -> None:
-        result = StratumResult(made_of, versions_of(below), relations, self.number)
-        self.results.keep(names, result)
 
     # ---------------------------------------------------------------------------------- strata
 
@@ -331,7 +312,8 @@ class Evaluator:
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self._is_kept(stratum.relations):
             names = tuple(name + what for name in stratum.relations)
-            self._keep_result(names, self.made_of(stratum), self._below(stratum), relations)
+            of = self.made_of(stratum), self._below(stratum)
+            self.results.keep(names, *of, relations, self.number)
 
     def _is_kept(self, names: Collection[str]) -> bool:
         """Whether the result of a stratum is kept for other calls."""
@@ -502,10 +484,6 @@ class Evaluator:
         types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
-
-
-def versions_of(below: Mapping[Read, Relation]) -> dict[Read, Version]:
-    return {read: relation.version for read, relation in below.items()}
 
 
 def lies_away(relation: Relation) -> bool:

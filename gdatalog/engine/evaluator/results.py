@@ -7,11 +7,12 @@ until there is one of the same version or a later one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from itertools import chain
 from threading import Lock
 
-from gdatalog.claims import Claims
+from gdatalog.claims import Claim, Claims
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
@@ -66,9 +67,32 @@ class Results(dict[tuple[str, ...], StratumResult]):
         self.running: Claims[Mapping[str, Relation]] = Claims()
         self._lock = Lock()
 
-    def keep(self, names: tuple[str, ...], result: StratumResult) -> None:
+    def evaluating(
+        self,
+        names: tuple[str, ...],
+        made_of: MadeOf,
+        below: Mapping[Read, Relation],
+        poll: Callable[[], None],
+    ) -> AbstractContextManager[Claim[Mapping[str, Relation]]]:
+        """A context in which this thread evaluates relations, or gets those that another thread has
+        evaluated meanwhile."""
+        return self.running.on((names, _versions(below), made_of), poll)
+
+    def keep(
+        self,
+        names: tuple[str, ...],
+        made_of: MadeOf,
+        below: Mapping[Read, Relation],
+        relations: Mapping[str, Relation],
+        number: int,
+    ) -> None:
         """Keeps a result, unless there is one of a later version of the database."""
+        result = StratumResult(made_of, _versions(below), relations, number)
         with self._lock:
             before = self.get(names)
-            if before is None or before.number <= result.number:
+            if before is None or before.number <= number:
                 self[names] = result
+
+
+def _versions(below: Mapping[Read, Relation]) -> dict[Read, Version]:
+    return {read: relation.version for read, relation in below.items()}
