@@ -118,7 +118,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups packed_runs exact_sums expressions __init__
+        groups packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia

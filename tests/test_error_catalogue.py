@@ -34,7 +34,6 @@ LEFT_OUT = [
     ("planner/check/lattice", "more than", HUGE),
     ("parser/reading", "this is half of a character", "a page cannot hold half a character"),
     ("parser/mistakes", "the statement is not complete", "what none of the tables knows"),
-    ("engine/devices", "another thread was using", "it takes a process that forks"),
     ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),
     (
         "engine/facts/files",

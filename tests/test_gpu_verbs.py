@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
-from gdatalog.cpu_ops import exact_sums
+from gdatalog.cpu_ops import exact_totals
 from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.engine.fixpoint.row_sets import rows_of_bits
 from gdatalog.gpu_ops.cupy_driver import CupyKernel
@@ -417,11 +417,11 @@ def test_what_leaves_62_bits_is_left_to_the_cpu() -> None:
     small = np.array([3, -5, 1 << 40])
     weight = np.array([2, 7, 1])
     for mine, its in zip(
-        OPS.halves(there(small), there(weight)), exact_sums.halves(small, weight), strict=True
+        OPS.halves(there(small), there(weight)), exact_totals.halves(small, weight), strict=True
     ):
         same(mine, its)
     of_groups = np.array([0, 1, 0])
     sums = OPS.split_sums(there(of_groups), 2, there(small), None)
-    for mine, its in zip(sums, exact_sums.split_sums(of_groups, 2, small, None), strict=True):
+    for mine, its in zip(sums, exact_totals.split_sums(of_groups, 2, small, None), strict=True):
         assert mine.get().astype(object).tolist() == its.tolist()
     same(OPS.means(*map(there, (small, small, weight))), cpu_ops.means(small, small, weight))

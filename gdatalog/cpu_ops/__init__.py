@@ -12,7 +12,7 @@ from gdatalog.cpu_ops.arrays import (
     totals,
 )
 from gdatalog.cpu_ops.byte_marks import seen_rows
-from gdatalog.cpu_ops.exact_sums import (
+from gdatalog.cpu_ops.exact_totals import (
     add_counts,
     counts_by,
     exact_sums,

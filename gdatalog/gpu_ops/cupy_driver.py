@@ -158,7 +158,7 @@ class CupyDriver:
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether `_virtual` is known
         self._words: Any = None  # the kernel that copies words
-        self._mine = local()  # what each thread waits and reads with
+        self._mine = local()  # what each thread reads through
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -296,7 +296,7 @@ class CupyDriver:
         """
         with explaining_failure("a kernel"):
             fetched = self._begin_to_read(reads)
-            event = self._event()
+            event = self.xp.cuda.Event(disable_timing=True)
             event.record()
             started, asked = perf_counter(), None
             while True:
@@ -321,15 +321,10 @@ class CupyDriver:
             raise asked
         return fetched()
 
-    def _event(self) -> Any:
-        """This thread's event."""
-        mine = self._mine
-        if not hasattr(mine, "event"):
-            mine.event = self.xp.cuda.Event(disable_timing=True)
-        return mine.event
-
     def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
         """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
+        if not arrays:
+            return list
         cuda, mine = self.xp.cuda, self._mine
         sizes = [array.nbytes for array in arrays]
         if sum(sizes) + 8 * len(sizes) > PINNED:

@@ -159,14 +159,10 @@ def halves(items: n.Conjunction, inputs: PlanInputs) -> Iterator[list[Signed]]:
     types = e.types_of(items)
     unlike = e.unlike_pairs(items, sizes)
     isomorphic, seen = Isomorphic(inputs), set[Hashable]()
-    literals = e.literals_of(items, sizes)
-    if literals is None:
+    if e.literals_of(items, sizes) is None:
         return
-    kinds = isomorphic.kinds(literals)
     for a, b in combinations(sorted(types), 2):
-        if kinds[a] != kinds[b] or frozenset((a, b)) in unlike:
-            continue
-        if not (by_degree or types[a] == types[b] != "symbol"):
+        if frozenset((a, b)) in unlike or not (by_degree or types[a] == types[b] != "symbol"):
             continue
         key = isomorphic.key(items, (a, b))
         if key in seen or key != isomorphic.key(items, (b, a)):

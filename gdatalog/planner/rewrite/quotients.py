@@ -282,29 +282,16 @@ class Isomorphic:
         """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
         literals = literals_of(items, self.inputs.sizes)
         assert literals is not None
-        place, known = self._numbered(literals, fixed)
-        known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
-        key, looked = _canonical(len(place), tuple(known))
-        self.inputs.steps.take(looked)
-        return key
-
-    def kinds(self, literals: Sequence[Literal]) -> dict[str, int]:
-        """The kinds of the variables: automorphisms only exchange variables of one kind."""
-        place, known = self._numbered(literals, ())
-        kinds, looked = _refined([0] * len(place), tuple(known))
-        self.inputs.steps.take(looked)
-        return dict(zip(place, kinds, strict=True))
-
-    def _numbered(
-        self, literals: Sequence[Literal], fixed: Sequence[str]
-    ) -> tuple[dict[str, int], list[tuple[int, bool, tuple[int, ...]]]]:
-        """Numbers of the variables, in order, and the literals with these."""
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
-        return place, [
+        known = [
             (self._shape(each), each.unordered, tuple([place[name] for name in each.variables]))
             for each in literals
         ]
+        known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
+        key, looked = _canonical(len(names), tuple(known))
+        self.inputs.steps.take(looked)
+        return key
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
