@@ -203,6 +203,10 @@ class Database(DataCalls, PatternQueries):
                     if writes:
                         self._ended(before)
 
+    def _adopt(self) -> None:
+        """Hands a database that another thread has opened over to this thread."""
+        self._turns.adopt()
+
     def _begun(self, watch: Watch) -> Workspace:
         """The workspace, at the start of a call that may change it."""
         workspace = self.workspace

@@ -70,6 +70,11 @@ class Turns:
             found.clock = self._first.clock
         return found
 
+    def adopt(self) -> None:
+        """Makes the watch of the thread that opened the database that of this thread; the other one
+        calls it no more."""
+        self.here.watch = self._first
+
     @contextmanager
     def call(
         self, on_progress: OnProgress | None = None, seconds: float | None = None

@@ -68,6 +68,7 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
     db = opened(options.connection) if begun is None else begun[2].result()
+    db._adopt()  # the prompt opens it on another thread
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     if not asked:
         return _interact(db, params, options, begun)
