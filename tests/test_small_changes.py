@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine import draft
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.operators import incremental
 from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.storage import parts, relation
@@ -80,6 +81,20 @@ def test_a_row_is_inserted_and_a_view_asked(view: str, monkeypatch: pytest.Monke
             fresh["E"] = db["E"].fetchall()
             fresh.run(rules)
             assert sorted(found) == sorted(fresh.query(question).fetchall())
+
+
+def test_a_recursion_of_a_text_that_is_asked_again_is_evaluated_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "r(y) <- C(1, y). r(z) <- r(y), C(y, z). ?- r(y)."
+    with gd.connect(device="cpu") as db:
+        db["C"] = [(x, x + 1) for x in range(20)]
+        for _ in range(3):  # until it is bound
+            assert len(db.query(text)) == 19
+        ran = counted(monkeypatch, evaluator, "run")
+        assert len(db.query(text)) == 19 and not ran
+        db.insert("C", [(20, 21)])
+        assert len(db.query(text)) == 20 and ran
 
 
 def test_only_counted_relations_are_not_evaluated() -> None:

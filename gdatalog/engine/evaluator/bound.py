@@ -184,8 +184,10 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         return None
     if lookup is None and _by_values(evaluator, names):
         return None if program.checked.lists else _bound_strata(evaluator, compiled)
-    if any(_only_counted(evaluator, stratum, name) for name in names):
-        return None
+    if any(_may_be_counted(evaluator, stratum, read) for read in names):
+        evaluator.relation(name)
+        if not all(map(evaluator.known.__contains__, names)):  # their rows were only counted
+            return None
     relations = {read: evaluator.relation(read) for read in names}
     return BoundRules(compiled, stratum, relations, None, lookup)
 
@@ -198,7 +200,7 @@ def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
     return BoundStrata(compiled, compiled.asked, evaluator, known)
 
 
-def _only_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
+def _may_be_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
     """Whether a stratum may count the rows of a relation that would have to be evaluated."""
     home = evaluator.program.homes.get(name)
     counted = home is not None and home.recursive and only_count([reader], home.relations)
