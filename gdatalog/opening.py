@@ -34,9 +34,9 @@ def connect(
     ("cuda:0,1", "cuda:all"), or "auto": the CPU, and a usable GPU for large work, which opens it.
     `db.device` names the devices, `db.explain` says what runs where and why, and `gd.doctor()` says
     what is missing for a GPU.
-    `memory_limit` ("8GiB", or bytes) bounds the memory of a query. Larger data goes to temporary
-    files in `temp_directory` (default: the system's folder); with "" there are no such files, and
-    a query that needs more memory is an error. `temp_limit` ("64GiB", or bytes) bounds all of these
+    `memory_limit` ("8GiB", or bytes) bounds the memory of the queries that run at once. Larger data
+    goes to temporary files in `temp_directory` (default: the system's folder); with "" there are no
+    such files, and a query that needs more memory is an error. `temp_limit` ("64GiB", or bytes) bounds all of these
     files together. By default they take at most 16 times the memory limit and half of the free
     space, and those of a recursion that makes new values, which may not end, at most as much as
     the memory limit. `threads` is the number of threads of compiled

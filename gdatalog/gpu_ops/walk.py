@@ -81,7 +81,7 @@ class Walks:
                 self._compilers = ThreadPoolExecutor(COMPILERS, "compiling")
             coming = self._compilers.submit(self._compiled_there, loops, label)
             self._coming[loops.source] = coming
-        return coming.done()
+        return coming.done() and coming.exception() is None
 
     def _compiled_there(self, loops: LoopKernel, label: str) -> CupyKernel:
         with self.driver.use():

@@ -203,8 +203,9 @@ def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
 def _may_be_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
     """Whether a stratum may count the rows of a relation that would have to be evaluated."""
     home = evaluator.program.homes.get(name)
-    counted = home is not None and home.recursive and only_count([reader], home.relations)
-    return counted and home is not None and not evaluator.is_current(home)
+    if home is None or not home.recursive or evaluator.is_current(home):
+        return False
+    return only_count([reader], home.relations)
 
 
 def _bound_part(
