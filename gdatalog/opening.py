@@ -36,13 +36,12 @@ def connect(
     what is missing for a GPU.
     `memory_limit` ("8GiB", or bytes) bounds the memory of the queries that run at once. Larger data
     goes to temporary files in `temp_directory` (default: the system's folder); with "" there are no
-    such files, and a query that needs more memory is an error. `temp_limit` ("64GiB", or bytes) bounds all of these
-    files together. By default they take at most 16 times the memory limit and half of the free
-    space, and those of a recursion that makes new values, which may not end, at most as much as
-    the memory limit. `threads` is the number of threads of compiled
-    loops (default: one for each core). `timeout` is the time limit in seconds of calls that do not
-    have their own. `files` bounds what a text may read and write: "all", "read", "none", or a
-    folder.
+    such files, and a query that needs more memory is an error. `temp_limit` ("64GiB", or bytes)
+    bounds all of these files together. By default they take at most 16 times the memory limit and
+    half of the free space, and those of a recursion that makes new values, which may not end, at
+    most as much as the memory limit. `threads` is the number of threads of compiled loops (default:
+    one for each core). `timeout` is the time limit in seconds of calls that do not have their own.
+    `files` bounds what a text may read and write: "all", "read", "none", or a folder.
 
     `cluster` spreads large queries over Dask workers: those of a client, of a scheduler by its
     address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine, which end with
