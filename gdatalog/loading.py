@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from typing import Any
 
 from gdatalog.account import Accounts
-from gdatalog.calls import Limits, accounted
 from gdatalog.cancellation import OBJECT, Watch, cancellable, current_watch
 from gdatalog.engine.context import Cluster, Wanted
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.facts.files import Files, all_readable
+from gdatalog.limits import Limits, accounted
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.key_columns import relation_of_few, relation_of_tables, tables_of

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from gdatalog.account import Accounts, default_limit
-from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.catalog.folders import Folders
@@ -40,6 +39,7 @@ from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.untrusted import check_length
 from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.limits import Limits
 from gdatalog.options import strategy_of
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Statement

@@ -30,7 +30,7 @@ from gdatalog.engine.untrusted import without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError
 from gdatalog.loading import Loader
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.facts import one_by_one
+from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.parser.syntax import Decl
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema

@@ -17,9 +17,9 @@ from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
 from gdatalog.engine.depth import Form, form_of_bag
 from gdatalog.engine.device import CPU, Cpu
-from gdatalog.gpu_ops.device import Sums
-from gdatalog.gpu_ops.kernels import whole
 from gdatalog.gpu_ops.loops import loops_of
+from gdatalog.gpu_ops.sources import whole
+from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.join_plan import JoinPlan, TrieRef
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable

@@ -24,7 +24,8 @@ BASE = {
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
-    "claims", "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
+    "claims", "storage", "codegen", "cpu_ops", "printer", "limits", "calls", "gpu_ops",
+    "executors", "engine",
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
@@ -51,12 +52,13 @@ MAY_IMPORT = {
     "plan": BASE,
     "storage": BASE | {"codegen"},
     "codegen": {"records", "account", "distribution", "own_files"},
-    "calls": BASE | {"plan", "storage"},
+    "limits": BASE | {"plan"},
+    "calls": BASE | {"plan", "storage", "limits"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "planner": BASE | {"parser", "plan", "storage", "codegen", "cpu_ops"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
-    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},
-    "executors": BASE | {"plan", "storage", "codegen", "calls"},
+    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "limits", "calls"},
+    "executors": BASE | {"plan", "storage", "codegen", "limits", "calls"},
     "engine": ENGINE,
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
@@ -81,6 +83,7 @@ MAY_IMPORT = {
 }
 # What a layer may import besides, for type checkers only.
 FOR_TYPES: dict[str, set[str]] = {
+    "limits": {"storage"},
     "calls": {"printer"},
     "executors": {"cpu_ops", "printer"},
     "patterns": {"progress", "result"},
@@ -106,7 +109,8 @@ ORDER = {
         hash_partitions
     """,
     "cluster/rows": """
-        __init__ shuffle texts row_statistics row_keeper loading dask_frames parquet_files
+        __init__ shuffle texts survey row_statistics graph_degrees row_keeper loading
+        dask_frames parquet_files
     """,
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
@@ -121,21 +125,17 @@ ORDER = {
         groups packed_runs exact_totals expressions __init__
     """,
     "engine": """
-        __init__ nvidia
-        exact_counts derived row_codes metrics planned_rules plan_files rule_plans
-        recent catalog facts compiler
-        device devices context
-        host_tries pages parallel semi_joins
-        depth choose
-        rules
-        fixpoint
-        draft encoding
-        stratum_run
-        variants replanning operators stratum_plan placing
-        recursion_planner stratum_planner counting
+        __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
+        rule_plans recent catalog facts compiler device devices context index_memory
+        host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
+        remainders scans rules fixpoint scan_or_index draft encoding stratum_run variants
+        replanning operators stratum_plan placing recursion_planner stratum_planner counting
         evaluator untrusted execution
     """,
-    "engine/fixpoint": "__init__ lattice_rounds row_sets maintained nearby spans runs delta",
+    "engine/fixpoint": """
+        __init__ lattice_rounds row_sets row_bitmap maintained nearby start_groups spans
+        group_numbers expected_spaces runs row_hash_set hash_indexes delta
+    """,
     "engine/operators": """
         __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
         incremental lattice linear partitioned counted workers worklist
@@ -155,36 +155,34 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp graph probe virtual_pages cupy_driver heads kernels transfers
-        translate trie_cache loops rows byte_marks kept_lists evaluate buffers launch walk
-        intersection device group
+        __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
+        cupy_driver heads sources kernels transfers cpp_lines translate trie_building
+        trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
+        launch walk intersection_sources intersection lanes sums device helper group
     """,
-    "notebook": "answers options magics __init__",
+    "notebook": "cell answers options help messages magics __init__",
     "parser": """
-        syntax tokens facts heads words failure format lists
-        builder grammar mistakes scanner stored reading includes __init__
+        syntax tokens facts conversions heads words failure fact_statements format lists
+        builder grammar mistakes scanner stored reading includes completeness __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects nest cells format stored placement
-        schedule
+        __init__ join_plan merged functions conditions effects grouped_rows nest cells
+        format stored slices page_schedule placement schedule
     """,
     "planner": """
-        compaction passes check
-        statistics observed items body_text comparisons normalise new_values domains
-        order
-        witnesses list_reuse components conjunction build join
-        rewrite
-        program rule pipeline __init__
+        compaction passes check statistics observed items body_text comparisons alternatives
+        normalise new_values domains order aggregate_items witnesses list_reuse components
+        conjunction build join rewrite program rule pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
-        cautions heads
-        inlining names types lattice program extending validity
+        walk wording checked invalid bindings scopes __init__ rule_text reach catalog lists
+        safety strata cautions heads expansion inlining names types lattice column_names
+        program extending validity
     """,
     "planner/order": """
-        __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
-        symmetry
+        __init__ scans steps edges pattern formula sampling cost search_space atoms opening
+        single_atom search pattern_maker symmetry
     """,
     "planner/rewrite": """
         __init__ folding adornments columns_read linear_recursion parts quotients orbits outer_loops

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
-from gdatalog.gpu_ops.probe import look, look_at_driver, trouble
+from gdatalog.gpu_ops.diagnosis import trouble
+from gdatalog.gpu_ops.probe import look, look_at_driver
 
 # Files whose tests are of kernels: all that are named so, but those of what is said of GPUs.
 NOT_KERNELS = {"test_gpu_benchmarks.py", "test_gpu_checks.py", "test_gpu_use.py"}

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine import draft
-from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
+from gdatalog.engine.exact_counts import CountOverflow
+from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.parser import parse
 from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.cost import work_of

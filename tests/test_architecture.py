@@ -25,8 +25,9 @@ from gdatalog.engine.device import (
     Host,
     group_of,
 )
-from gdatalog.gpu_ops.device import Gpu, Sums
+from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
+from gdatalog.gpu_ops.sums import Sums
 from gdatalog.settings import Thresholds
 from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled

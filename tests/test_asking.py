@@ -7,7 +7,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.device import CPU
-from gdatalog.engine.host_tries import AskedIndex, memory_asked
+from gdatalog.engine.index_memory import AskedIndex, memory_asked
 from gdatalog.engine.stratum_planner import plan_stratum
 
 TEXTS = (

@@ -9,7 +9,7 @@ import pytest
 from gdatalog.errors import SafetyError
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.planner.check.scopes import bound_by
+from gdatalog.planner.check.bindings import bound_by
 from tests.tables import checked, said, table
 
 

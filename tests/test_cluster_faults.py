@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.broadcast import Broadcast
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.stored_rows import set_free
 from gdatalog.errors import DeviceError
+from gdatalog.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
 

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins import bucket_store
 from gdatalog.cluster.joins.collector import Collector
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
+from gdatalog.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers

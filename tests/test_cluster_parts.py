@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import MemoryLimitError
+from gdatalog.limits import Limits
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool import task_stage
 from gdatalog.cluster.pool.calls import Call, RemoteValue, RunningCall, TooLarge
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
+from gdatalog.limits import Limits
 from gdatalog.progress import Progress
 from gdatalog.storage.relation import Relation
 from tests import pool_calls

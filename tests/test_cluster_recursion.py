@@ -30,7 +30,7 @@ from gdatalog.cluster.recursion.owner_steps import (
 )
 from gdatalog.cluster.recursion.routes import routes_of
 from gdatalog.cluster.rows.row_keeper import RowKeeper
-from gdatalog.engine.fixpoint.spans import RowsByColumn
+from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows

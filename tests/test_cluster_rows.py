@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows import shuffle
@@ -26,6 +25,7 @@ from gdatalog.cluster.rows.shuffle import (
 )
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
+from gdatalog.limits import Limits
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

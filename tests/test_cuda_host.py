@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from tests.cuda_host import HostDriver, HostFault, compiler, needs_compiler
 from tests.cuda_host.driver import HostKernel, parameters
 

@@ -13,8 +13,8 @@ import pytest
 
 import gdatalog
 from gdatalog.gpu_ops import launch, loops
+from gdatalog.gpu_ops.control_words import Word
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.loops import Word
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 
 pytestmark = needs_compiler

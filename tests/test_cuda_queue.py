@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from gdatalog.gpu_ops import loops
+from gdatalog.gpu_ops import control_words
 from tests.cuda_host import needs_compiler
 from tests.cuda_queue.walks import text_of
 
@@ -31,18 +31,18 @@ def numbers_of(names: type[IntEnum]) -> dict[str, int]:
 
 def test_python_and_cuda_have_the_same_numbers() -> None:
     words = enum_of(TASKS, "Word")
-    assert words.pop("CONTROL_WORDS") == loops.CONTROL_WORDS
-    assert words == numbers_of(loops.Word)
+    assert words.pop("CONTROL_WORDS") == control_words.CONTROL_WORDS
+    assert words == numbers_of(control_words.Word)
     assert all(word % 16 == 0 for word in words.values())
-    assert enum_of(TASKS, "Reason") == numbers_of(loops.Reason)
-    assert f"SLOT_WORDS = {loops.SLOT_WORDS}" in TASKS
+    assert enum_of(TASKS, "Reason") == numbers_of(control_words.Reason)
+    assert f"SLOT_WORDS = {control_words.SLOT_WORDS}" in TASKS
     assert "EVERYTHING ((i64)1 << 62)" in TASKS
-    assert loops.EVERYTHING == 1 << 62
+    assert control_words.EVERYTHING == 1 << 62
 
 
 @pytest.mark.parametrize(("tiles", "room"), [(1, 2), (2, 4), (3, 8), (64, 128), (65, 256)])
 def test_a_ring_has_room_for_each_tile_twice(tiles: int, room: int) -> None:
-    assert loops.capacity(tiles) == room
+    assert control_words.capacity(tiles) == room
 
 
 # -------------------------------------------------------------------- programs of tiles of one lane

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_queue.walks import FIBERS, walk_all
 from tests.cuda_queue.walks import KERNELS as WALKS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.gpu_ops.loops import CONTROL_WORDS, Reason, Word
+from gdatalog.gpu_ops.control_words import CONTROL_WORDS, Reason, Word
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_queue.walks import FIBERS, KERNELS, Wrong, lost_by, walk_all
 

@@ -21,9 +21,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.codegen import cache, kernel_cache
-from gdatalog.gpu_ops import cupy_driver
+from gdatalog.gpu_ops import copies, cupy_driver
 from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, Resources, bare
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"
@@ -281,7 +281,7 @@ def test_what_leaves_a_query_is_an_error_of_ours(cupy: Any) -> None:
     for problem, kind, message in (
         (CUDARuntimeError("cudaErrorLaunchFailure: x"), gd.DeviceError, "a query on cuda:0 failed"),
         (OutOfMemoryError("allocating 8 bytes"), gd.MemoryLimitError, "cuda:0 has no memory left"),
-        (cupy_driver.NoMemory("f"), gd.MemoryLimitError, "cuda:0 has no memory left: f"),
+        (copies.NoMemory("f"), gd.MemoryLimitError, "cuda:0 has no memory left: f"),
         (MemoryError("the host's"), MemoryError, "the host's"),
         (gd.EvaluationError("a number"), gd.EvaluationError, "a number"),
     ):
@@ -476,7 +476,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
 def test_cupys_own_compiler_refuses_as_ours_does() -> None:
     from cupy.cuda import compiler
 
-    from gdatalog.gpu_ops.cupy_driver import compile_error
+    from gdatalog.gpu_ops.compile_errors import compile_error
 
     source = SOURCE.replace("= 1;", "= uno;")
     program = compiler._NVRTCProgram(source, "/tmp/x/0123.cubin.cu")

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from gdatalog import cpu_ops
 from gdatalog.engine.fixpoint import delta, runs
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
+from gdatalog.engine.fixpoint.row_bitmap import RowBitmap
+from gdatalog.engine.fixpoint.row_hash_set import Hashed
+from gdatalog.engine.fixpoint.row_sets import SortedRows
 from gdatalog.settings import Dedup, Thresholds
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation

@@ -14,7 +14,8 @@ from doc_blocks import REASONS, Block, Page, blocks_of, matches
 from terminal import ROOT
 
 import gdatalog as gd
-from gdatalog.gpu_ops.probe import Probe, checks
+from gdatalog.gpu_ops.diagnosis import checks
+from gdatalog.gpu_ops.probe import Probe
 from gdatalog.parser.words import DIRECTIVES, INFIX_WORDS
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.shell import arguments, cli

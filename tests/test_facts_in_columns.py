@@ -16,7 +16,7 @@ from test_parser_fastpath import both_ways, fact_texts
 import gdatalog as gd
 from gdatalog.errors import SourceText
 from gdatalog.parser import facts, format_node, parse, parse_with_cautions, read_source
-from gdatalog.parser.facts import last_name, number_of, one_by_one
+from gdatalog.parser.fact_statements import last_name, number_of, one_by_one
 from gdatalog.parser.syntax import Const, FactColumns, Facts, Rule
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl

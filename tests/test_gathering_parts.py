@@ -7,11 +7,11 @@ import pickle
 import numpy as np
 import pytest
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.rows.shuffle import owner_of
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import Gather, Slot
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

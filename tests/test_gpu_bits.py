@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from tests.cuda_host import HostDriver, needs_compiler
 
 pytestmark = needs_compiler

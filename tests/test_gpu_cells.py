@@ -20,10 +20,10 @@ from gdatalog.engine import depth, host_tries
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import launch, transfers, trie_cache
-from gdatalog.gpu_ops.cupy_driver import NoMemory
+from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.plan.cells import Sizes, Slice
 from gdatalog.plan.join_plan import Join
+from gdatalog.plan.slices import Sizes, Slice
 from gdatalog.printer import module
 from gdatalog.storage import threads
 from gdatalog.storage.on_device import brought

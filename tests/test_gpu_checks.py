@@ -22,7 +22,8 @@ from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.engine.devices import LATER, OPENED
 from gdatalog.gpu_ops import cupy_driver, probe
-from gdatalog.gpu_ops.probe import Card, Probe, checks, trouble
+from gdatalog.gpu_ops.diagnosis import checks, trouble
+from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli
 from gdatalog.turns import Turns
 from tests.cuda_host import HostDriver

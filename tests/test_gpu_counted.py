@@ -19,7 +19,8 @@ from gdatalog import workspace
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import Metrics
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests import test_gpu_walks as walks

@@ -19,7 +19,8 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.settings import Settings
 from gdatalog.storage.table import Array
 from tests.cuda_host import HostDriver, needs_compiler

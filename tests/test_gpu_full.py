@@ -11,7 +11,7 @@ import gdatalog as gd
 from gdatalog.engine import recursion_planner
 from gdatalog.engine.operators import bitmap_rounds, semi_naive
 from gdatalog.gpu_ops import launch, loops
-from gdatalog.gpu_ops.cupy_driver import NoMemory
+from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.spill import Spill
 from tests import test_engine_oracle as oracle

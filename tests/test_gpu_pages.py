@@ -15,7 +15,7 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import pages as in_place
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import schedule
+from gdatalog.plan import page_schedule
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
@@ -251,8 +251,8 @@ def skewed() -> list[tuple[int, int]]:
 def test_lists_that_rows_of_bits_are_made_of_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For each edge one list is looked through, and not one for each triangle."""
     read = []
-    for bits in (schedule.in_bits, lambda *_: set()):
-        monkeypatch.setattr(schedule, "in_bits", bits)
+    for bits in (page_schedule.in_bits, lambda *_: set()):
+        monkeypatch.setattr(page_schedule, "in_bits", bits)
         with forced(4000), in_pages(paged(HostDriver(), 128), "lftj") as db:
             db["E"] = skewed()
             profile = dict(db.profile(CLIQUES).tree.find("rule")[0].facts)

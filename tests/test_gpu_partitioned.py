@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import gdatalog
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.gpu_ops.kernels import source_of, whole
+from gdatalog.gpu_ops.sources import source_of, whole
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.compiler import HERE
 

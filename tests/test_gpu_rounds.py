@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import gdatalog
 from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.cases import share

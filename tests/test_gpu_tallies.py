@@ -20,8 +20,10 @@ from gdatalog import patterns
 from gdatalog.engine import depth
 from gdatalog.engine.rules import signed_sum
 from gdatalog.gpu_ops import kept_lists
-from gdatalog.gpu_ops.device import TILES, Gpu
-from gdatalog.gpu_ops.loops import Need, laid_out, loops_of
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
+from gdatalog.gpu_ops.loops import loops_of
+from gdatalog.gpu_ops.scratch import Need, laid_out
 from gdatalog.parser import parse
 from gdatalog.printer import tallies
 from gdatalog.printer.module import PrintedPlan

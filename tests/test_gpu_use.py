@@ -12,7 +12,7 @@ import gdatalog as gd
 from benchmarks.gpu import demo
 from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.metrics import Metrics, RuleRun
-from gdatalog.gpu_ops import device
+from gdatalog.gpu_ops import lanes
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.report import Profile
 from gdatalog.shell.output import Output
@@ -149,7 +149,7 @@ def test_how_many_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with gd.connect(device="cpu") as db:
         db["Ring"], db["Hub"], db["All"] = ring, hub, [(x, y) for x in range(9) for y in range(9)]
         tries = {name: db.workspace.stored[name].trie((0, 1)) for name in ("Ring", "Hub", "All")}
-    monkeypatch.setattr(device, "MANY", 101)
-    assert [device.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [8, 32, 32]
-    monkeypatch.setattr(device, "MANY", 50)
-    assert [device.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [1, 32, 16]
+    monkeypatch.setattr(lanes, "MANY", 101)
+    assert [lanes.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [8, 32, 32]
+    monkeypatch.setattr(lanes, "MANY", 50)
+    assert [lanes.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [1, 32, 16]

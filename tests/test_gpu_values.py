@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops import functions
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.gpu_ops import cupy_driver, virtual_pages
+from gdatalog.gpu_ops import copies, cupy_driver, virtual_pages
 from gdatalog.gpu_ops.transfers import Paged
 from gdatalog.gpu_ops.virtual_pages import Refused, VirtualPages
 from gdatalog.storage.trie import Trie, TrieLevel
@@ -212,7 +212,7 @@ def test_what_the_drivers_library_is_called_with(
 
 def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a GPU; here by what stands for CUDA."""
-    monkeypatch.setattr(cupy_driver, "BUFFER", 64)
+    monkeypatch.setattr(copies, "BUFFER", 64)
     source = np.arange(1000, dtype=np.int32)
     there = ndarray(source)
     cuda = SimpleNamespace(
@@ -224,4 +224,4 @@ def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> N
             memcpyAsync=lambda to, start, size, *_: copy(start, to, size),
         ),
     )
-    assert cupy_driver.fetched(cuda, there).tolist() == source.tolist()
+    assert copies.fetched(cuda, there).tolist() == source.tolist()

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.gpu_ops import launch, loops
-from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.parser import parse
 from gdatalog.printer.nest_state import LoopText
 from tests import test_engine_oracle as oracle

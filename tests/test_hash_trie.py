@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine.fixpoint import runs
-from gdatalog.engine.fixpoint.runs import HashIndexes
+from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
 from gdatalog.storage import loop_tables
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation

@@ -11,7 +11,7 @@ from entries import Entries, compiled
 
 from gdatalog.codegen.helpers import atomics as elements
 from gdatalog.codegen.helpers import hash_tables
-from gdatalog.engine.fixpoint.row_sets import Hashed
+from gdatalog.engine.fixpoint.row_hash_set import Hashed
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.table import Array
 

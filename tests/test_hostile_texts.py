@@ -20,7 +20,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cancellation import Watch
 from gdatalog.errors import Caution, SourceText, Span
-from gdatalog.notebook.answers import Listing, bundle, list_relations
+from gdatalog.notebook.messages import Listing, bundle, list_relations
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
 from gdatalog.shell.editor.completion import files_at

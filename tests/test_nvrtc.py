@@ -20,8 +20,9 @@ from kernel_sources import (
     tiles,
 )
 
-from gdatalog.gpu_ops.cupy_driver import Resources, compile_error
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.compile_errors import compile_error
+from gdatalog.gpu_ops.cupy_driver import Resources
+from gdatalog.gpu_ops.sources import whole
 
 pytestmark = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"

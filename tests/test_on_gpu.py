@@ -21,7 +21,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from tests import on_gpu
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example

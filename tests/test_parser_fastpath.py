@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import parse, read_source
-from gdatalog.parser.facts import one_by_one
+from gdatalog.parser.fact_statements import one_by_one
 from tests.cases import cases
 
 # Pieces that facts are made of, and some that break them.

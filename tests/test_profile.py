@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.calls import Limits
 from gdatalog.engine.metrics import Metrics, StratumMetrics, Way
+from gdatalog.limits import Limits
 from gdatalog.report import Profile
 from gdatalog.report.tree import sparkline
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.calls import Limits, NotOnDevice
+from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.derived import Derived
@@ -22,6 +22,7 @@ from gdatalog.engine.rules.operator import Outcome, Refusal
 from gdatalog.engine.rules.over_tables import OverTables
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import SignedSum
+from gdatalog.limits import Limits
 from gdatalog.plan.conditions import NoRoom, Unsuited
 from gdatalog.plan.join_plan import Gather, RulePlan, Slot, Term
 from gdatalog.storage.symbols import SymbolTable

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import parallel
+from gdatalog.engine import scans
 from gdatalog.errors import EvaluationError
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -28,7 +28,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db.workspace.force(scans="always")
         db.workspace.chunk_rows = (1, 3, 100)[number % 3]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parallel, "PART", (1, 2, 7, 1 << 20)[number % 4])
+            patch.setattr(scans, "PART", (1, 2, 7, 1 << 20)[number % 4])
             return oracle.answers(db, text, data, defined)
 
 
@@ -109,7 +109,7 @@ def rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 def test_filters_projections_and_groups(
     db: gd.Database, table: pd.DataFrame, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "PART", part)
+    monkeypatch.setattr(scans, "PART", part)
     few = table[(table.v > 2.5) & (table.j != 3)]
     assert sorted(db.query("?- f(k, j, v, s), v > 2.5, j != 3.").fetchall()) == rows(few)
     assert sorted(db.query("p(j, s) <- f(_, j, v, s), v < 0.0.").fetchall()) == rows(
@@ -130,7 +130,7 @@ def test_filters_projections_and_groups(
 def test_threads_add_floats_in_one_order(
     table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "PART", 3000)
+    monkeypatch.setattr(scans, "PART", 3000)
     found = set()
     for threads in (1, 2, 5):
         with gd.connect(threads=threads) as db:
@@ -141,17 +141,17 @@ def test_threads_add_floats_in_one_order(
 
 def test_a_few_rows_stop_the_scan(db: gd.Database, table: pd.DataFrame) -> None:
     looked: list[int] = []
-    whole = parallel.Scan._frontier
+    whole = scans.Scan._frontier
 
-    def frontier(self: parallel.Scan, rows: range) -> Any:
+    def frontier(self: scans.Scan, rows: range) -> Any:
         looked.append(len(rows))
         return whole(self, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel.Scan, "_frontier", frontier)
+        patch.setattr(scans.Scan, "_frontier", frontier)
         found = db.query("?- f(k, j, v, s), v > 0.0.", limit=5).fetchall()
     assert len(found) == 5 and set(found) <= set(map(tuple, table.to_numpy().tolist()))
-    assert sum(looked) <= parallel.FIRST
+    assert sum(looked) <= scans.FIRST
 
 
 def test_rows_that_come_twice_are_counted_once() -> None:

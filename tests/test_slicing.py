@@ -17,21 +17,11 @@ from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.rules.evaluate import run_rule
-from gdatalog.plan.cells import (
-    Cell,
-    IndexUse,
-    Schedule,
-    Sizes,
-    Slice,
-    SliceCache,
-    bytes_moved,
-    ends,
-    sliceable,
-    sliced,
-)
+from gdatalog.plan.cells import Cell, ends, sliceable, sliced
 from gdatalog.plan.effects import one_row_each
 from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import CellPlanner, serpentine
+from gdatalog.plan.slices import IndexUse, Schedule, Sizes, Slice, SliceCache, bytes_moved
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_slices import pieces_of, slice_of
 from tests.cases import PROGRAMS, cases

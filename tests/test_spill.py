@@ -20,8 +20,10 @@ from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
-from gdatalog.engine.fixpoint.runs import HashIndexes
+from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
+from gdatalog.engine.fixpoint.row_bitmap import RowBitmap
+from gdatalog.engine.fixpoint.row_hash_set import Hashed
+from gdatalog.engine.fixpoint.row_sets import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.key_space import KeySpace

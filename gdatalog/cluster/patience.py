@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from gdatalog.calls import Limits
+from gdatalog.limits import Limits
 
 
 class TooSlow(Exception):

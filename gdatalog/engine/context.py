@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
-from gdatalog.calls import Limits
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.derived import Derived, Rows, Seeds
@@ -13,6 +12,7 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.executors.ops import Ops
+from gdatalog.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, Spread, WorkerPlacement

@@ -7,16 +7,10 @@ cluster may stay there, and so does a relation of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.expressions import Scope
-from gdatalog.executors.failures import describe_failure
-from gdatalog.executors.frontier import Frontier
-from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
-from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import KnownRows, brought, is_on_host
 from gdatalog.storage.relation import Relation
@@ -187,31 +181,3 @@ def _parts_of(derived: Derived) -> Sequence[RemotePart]:
         return far.parts
     here = [tuple(map(brought, block)) for block in blocks_of(derived) if len(block[0])]
     return list(map(RemotePart.of, here))
-
-
-# The rows of an aggregated rule: its head, computed for each group.
-
-
-def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope) -> Rows:
-    """Evaluates a rule's head for each group."""
-    xp = ops.xp
-    keys, values = gathering.finish(plan.keys)
-    count = len(values[0])
-    if count == 0 and not plan.keys:
-        empty = [neutral(gather) for gather in plan.gathers]
-        if None not in empty:
-            values, count = [xp.full(1, value, dtype=xp.int64) for value in empty], 1
-    if count == 0:
-        return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
-    names = [*(key.name for key in plan.keys), *(gather.variable for gather in plan.gathers)]
-    columns: dict[Any, Any] = dict(zip(names, (*keys, *values), strict=True))
-    frontier = Frontier(count, columns=columns)
-    heads: list[Array] = []
-    for expr in plan.head:
-        column, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
-        if failed is not None and bool(failed.any()):
-            bad = ops.survivors(failed)[:1]
-            raise describe_failure(expr, frontier.take(bad), ops, scope)
-        heads.append(column)
-    rows = ops.sort_rows(heads)
-    return rows, len(rows[0])

@@ -11,14 +11,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gdatalog import cpu_ops
-from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
+from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
-from gdatalog.plan.cells import Sizes
+from gdatalog.limits import LARGEST_CHUNK, Limits
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
+from gdatalog.plan.slices import Sizes
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Settings, Thresholds
 from gdatalog.storage.relation import Relation

@@ -210,7 +210,8 @@ def usable(memory: int | None = None) -> OpenDevice:
 @cache
 def _trouble(number: int) -> tuple[str, str | None] | None:
     """Why a GPU cannot be used, and a cure; probed once."""
-    from gdatalog.gpu_ops.probe import look, trouble
+    from gdatalog.gpu_ops.diagnosis import trouble
+    from gdatalog.gpu_ops.probe import look
 
     try:
         found = trouble(look(number), number)

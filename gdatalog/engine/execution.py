@@ -11,7 +11,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from gdatalog.calls import accounted
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.catalog.snapshot import Catalog
@@ -30,6 +29,7 @@ from gdatalog.engine.facts.lists import list_relation
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, meant
+from gdatalog.limits import accounted
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from weakref import ReferenceType, WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
-from gdatalog.calls import Limits
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.device import CPU, Device
-from gdatalog.plan import cells
-from gdatalog.plan.effects import all_steps, relations_read
+from gdatalog.engine.device import CPU
+from gdatalog.engine.index_memory import AtHand, memory_asked
+from gdatalog.limits import Limits
+from gdatalog.plan import cells, slices
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import (
     Constant,
     Expr,
@@ -40,15 +41,13 @@ SURELY = 1 << 24  # bytes that fit any device
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
-# Returns a relation by name; None if it is not evaluated yet.
-AtHand = Callable[[str], Relation | None]
 Living = tuple[ReferenceType[Trie], ...]
 # Cached schedules, by their first trie. They identify tries by id, so they are valid only while all
 # of these exist.
-_SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, cells.Schedule | str]]]
+_SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, slices.Schedule | str]]]
 _SCHEDULES = WeakKeyDictionary()
 # Cached sizes of slices.
-_SIZES: WeakKeyDictionary[Trie, tuple[cells.Numbers, cells.Numbers]] = WeakKeyDictionary()
+_SIZES: WeakKeyDictionary[Trie, tuple[slices.Numbers, slices.Numbers]] = WeakKeyDictionary()
 
 
 def too_large(plans: Sequence[RulePlan], relation_of: AtHand, context: ExecutionContext) -> bool:
@@ -101,7 +100,7 @@ class HostTries:
     sources: Sources
     limits: Limits
     of: dict[TrieRef, Trie] = field(default_factory=dict)
-    sizes: dict[Hashable, cells.Sizes] = field(default_factory=dict)
+    sizes: dict[Hashable, slices.Sizes] = field(default_factory=dict)
 
     def add(self, join: JoinPlan) -> None:
         with on_the_host(self.limits):
@@ -112,7 +111,7 @@ class HostTries:
                 if trie.levels:
                     if trie not in _SIZES:
                         _SIZES[trie] = sizes_of(trie)
-                    self.sizes[id(trie)] = cells.Sizes(trie.levels[0].values, *_SIZES[trie])
+                    self.sizes[id(trie)] = slices.Sizes(trie.levels[0].values, *_SIZES[trie])
 
     @property
     def by_index(self) -> dict[Hashable, Trie]:
@@ -135,7 +134,7 @@ def room_for_slices(plan: RulePlan, context: ExecutionContext) -> int:
 
 def scheduled(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
-) -> cells.Schedule | str:
+) -> slices.Schedule | str:
     """The cells of a join over host tries, or the reason why there are none.
 
     A schedule is cached for the same tries and similar room, because the search for one takes
@@ -160,11 +159,11 @@ def scheduled(
 
 def uses_of(
     join: JoinPlan, context: ExecutionContext, index_of: Callable[[TrieRef], Hashable]
-) -> tuple[cells.IndexUse, ...]:
+) -> tuple[slices.IndexUse, ...]:
     """How a join uses its indexes, which `index_of` identifies."""
     whole, pairs = cells.needed(join), enumerate(zip(join.tries, cells.roots(join), strict=True))
     return tuple(
-        cells.IndexUse(index_of(ref), root_of(term, context), number in whole)
+        slices.IndexUse(index_of(ref), root_of(term, context), number in whole)
         for number, (ref, term) in pairs
         if ref.columns
     )
@@ -193,7 +192,7 @@ def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:
     return None
 
 
-def labels_of(join: JoinPlan, found: cells.Schedule) -> list[str]:
+def labels_of(join: JoinPlan, found: slices.Schedule) -> list[str]:
     """What selects the rows of each trie that a cell reads: a cut variable, a constant, or
     nothing."""
     labels = []
@@ -209,90 +208,12 @@ def labels_of(join: JoinPlan, found: cells.Schedule) -> list[str]:
 
 def read(
     cut: JoinPlan,
-    turn: cells.CellSlices,
+    turn: slices.CellSlices,
     whole: Mapping[TrieRef, Trie],
-    slice_of: Callable[[cells.Slice, str], Trie],
+    slice_of: Callable[[slices.Slice, str], Trie],
 ) -> dict[TrieRef, Trie]:
     """The slices of a cell; a trie without columns is a count and has no slice."""
     mine = iter(turn.slices)
     return {
         ref: slice_of(next(mine), ref.sliced) if ref.columns else whole[ref] for ref in cut.tries
     }
-
-
-# The memory of the indexes that a rule's plan will read, estimated before it runs.
-
-
-OFFSET, WEIGHT = 8, 8  # bytes of a list's start, and of the row count of an entry
-
-
-@dataclass(frozen=True, slots=True)
-class AskedIndex:
-    """An index that a plan reads: a trie of a relation with the levels `columns`.
-
-    `there`: it exists, or is a prefix of one that does; otherwise `bytes` is the cost of building
-    it. `exact`: the bytes are known, not estimated. `rows` and `bytes` of a relation that is not
-    evaluated yet are None.
-    """
-
-    relation: str
-    columns: tuple[int, ...]
-    rows: int | None
-    bytes: int | None
-    there: bool = False
-    exact: bool = False
-
-
-def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device) -> tuple[AskedIndex, ...]:
-    """Estimates the indexes that a plan reads, without building or evaluating anything."""
-    refs = relations_read(plan)  # those before an index may be longer ones that it begins
-    return tuple(_index(ref, refs[:at], at_hand, device) for at, ref in enumerate(refs))
-
-
-def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Device) -> AskedIndex:
-    relation = at_hand(ref.relation) if ref.version == "full" else None
-    if relation is None:
-        return AskedIndex(ref.relation, ref.columns, None, None)
-    trie = device.made(relation, ref)
-    if trie is not None:
-        rows = len(trie.levels[-1]) if trie.levels else trie.total
-        return AskedIndex(ref.relation, ref.columns, rows, trie.nbytes, True, True)
-    lengths = _lengths(ref, relation)
-    if not ref.columns or any(_begins(before, ref, relation) for before in made):
-        return AskedIndex(ref.relation, ref.columns, lengths[-1], 0, False, True)
-    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
-    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
-    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
-    weights = WEIGHT * lengths[-1] if ref.weighted else 0
-    counted = map(relation.statistics.counted, _prefixes(ref))
-    exact = not ref.tests and not ref.ranked and all(counted)
-    size = values + offsets + weights
-    return AskedIndex(ref.relation, ref.columns, lengths[-1], size, False, exact)
-
-
-def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
-    """Whether an index is a prefix of another, or of a symmetric one with swapped columns."""
-    same = (whole.relation, whole.ranked, whole.version) == (ref.relation, ref.ranked, ref.version)
-    if not same or ref.weighted or not ref.columns:
-        return False
-    if whole.tests == ref.tests and whole.columns[: len(ref.columns)] == ref.columns:
-        return True
-    two = len(relation.types) == len(whole.columns) == 2 and not (whole.tests or ref.tests)
-    turned = tuple(1 - column for column in whole.columns) if two else ()
-    return two and relation.statistics.balanced and turned[: len(ref.columns)] == ref.columns
-
-
-def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
-    """The number of entries of each level."""
-    statistics = relation.statistics
-    rows = statistics.size(ref.tests, ref.ranked)
-    every = _prefixes(ref)
-    if ref.ranked and len(every) > 0:
-        first = round(statistics.degrees(ref.columns[0], ref.tests, True).powers[0])
-        return [first, rows][: len(every)]
-    return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]
-
-
-def _prefixes(ref: TrieRef) -> list[frozenset[int]]:
-    """The columns down to each level."""
-    return [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]

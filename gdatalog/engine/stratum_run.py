@@ -10,9 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from gdatalog.account import RAISE, spending, time_spent
-from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
-from gdatalog.engine.choose import scanned
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
@@ -22,8 +20,10 @@ from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, W
 from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.engine.rules.signed_sum import Sum
+from gdatalog.engine.scan_or_index import scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
+from gdatalog.limits import chunk_rows
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule

@@ -19,7 +19,7 @@ from gdatalog.engine.catalog.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.facts.outputs import to_stdout
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser import syntax as s
-from gdatalog.parser.facts import one_by_one
+from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.planner.check.walk import Node, children, names_of, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

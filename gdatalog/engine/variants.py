@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import DONE, OUTSIDE, GiveUp, OverBudget
+from gdatalog.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
 from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.row_sets import Hashed
+from gdatalog.engine.fixpoint.row_hash_set import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.planned_rules import called
 from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
+from gdatalog.limits import OverBudget
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule

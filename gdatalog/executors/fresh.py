@@ -15,9 +15,10 @@ import numpy as np
 
 from gdatalog import calls
 from gdatalog.account import Account
-from gdatalog.calls import Block, Limits
+from gdatalog.calls import Block
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.spill import Blocks

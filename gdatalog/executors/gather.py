@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failures import values_of
 from gdatalog.executors.ops import Ops
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import Gather, Reduction, Slot
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.spill import Spill, held_bytes

@@ -16,8 +16,9 @@ from numpy.typing import DTypeLike
 
 from gdatalog import calls
 from gdatalog.account import Account
-from gdatalog.calls import Block, Limits, LoopRun
+from gdatalog.calls import Block, LoopRun
 from gdatalog.cancellation import PATIENCE
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import FailedRows, Frontier, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import Expr, Participant, Slot, Step
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds

@@ -19,18 +19,25 @@ from typing import Any
 import numpy as np
 
 from gdatalog.codegen.kernel_cache import import_cupy
-from gdatalog.errors import DeviceError, MemoryLimitError, Note
+from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.compile_errors import compile_error
+from gdatalog.gpu_ops.copies import (
+    CupyCopied,
+    CupyCopier,
+    NoMemory,
+    explaining_failure,
+    fetched,
+    is_cudas,
+)
 from gdatalog.gpu_ops.virtual_pages import (
     WORD,
     Pages,
     PinnedPages,
-    Refused,
     VirtualMemory,
     VirtualPages,
     opened,
 )
 from gdatalog.records import dataclass
-from gdatalog.storage.threads import in_ranges
 
 # Without --fmad, products and sums are rounded separately, as in NumPy. Suppressed warnings:
 # functions that a source includes and does not use (177), variables that generated code sets and
@@ -358,177 +365,3 @@ class CupyDriver:
         """Waits for all launched kernels and raises their errors."""
         with explaining_failure("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
-
-
-# Errors of kernels that do not compile.
-
-
-AROUND = 2  # lines before and after the one that failed
-MOST_ERRORS, MOST_LOG = 3, 20
-
-# `kernels.cu(12): error: ...`, `kernels.cu(12): error #20: ...`, `(12): catastrophic error: ...`
-_ERROR = re.compile(r"^[^\n]*?\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE)
-
-
-def compile_error(log: str, source: str, label: str) -> DeviceError:
-    """An error that shows the generated source around each line that NVRTC refused.
-
-    >>> print(compile_error("a.cu(2): error: no such thing", "int x;\\nint y = z;", "p(x)"))
-    device error: a kernel of `p(x)` does not compile
-      note: line 2: no such thing
-           1 | int x;
-        -> 2 | int y = z;
-      hint: this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile
-    """
-    found = [(int(number), what.strip()) for number, what in _ERROR.findall(log)]
-    source_lines = source.split("\n")
-    notes = [
-        "\n".join([f"line {number}: {what}", *_excerpt(source_lines, number)])
-        for number, what in found[:MOST_ERRORS]
-    ]
-    if len(found) > MOST_ERRORS:
-        notes.append(f"and {len(found) - MOST_ERRORS} errors more")
-    if not found:  # ptxas, or an option
-        notes.append("\n    ".join(log.strip().splitlines()[:MOST_LOG]))
-    return DeviceError(
-        f"a kernel of `{' '.join(label.split())}` does not compile",
-        notes=map(Note, notes),
-        hint='this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile',
-    )
-
-
-def _excerpt(lines: list[str], number: int) -> list[str]:
-    first, last = max(1, number - AROUND), min(len(lines), number + AROUND)
-    wide = len(str(last))
-    return [
-        f"    {'->' if at == number else '  '} {at:>{wide}} | {lines[at - 1].rstrip()}"
-        for at in range(first, last + 1)
-    ]
-
-
-# Copies to and from a real GPU, in a separate stream.
-
-
-BUFFER = 1 << 25  # bytes of a pinned buffer
-
-
-class NoMemory(MemoryError):
-    """The GPU is out of memory."""
-
-
-class CupyCopied:
-    """A CUDA event in a stream of copies: it happens when all earlier copies are done."""
-
-    def __init__(self, cuda: Any, stream: Any) -> None:
-        self._cuda = cuda
-        self._event = cuda.Event(disable_timing=True)
-        self._event.record(stream)
-
-    def wait(self) -> None:
-        """Waits for it on the host."""
-        with explaining_failure("a copy"):
-            self._event.synchronize()
-
-    def before_kernels(self) -> None:
-        """Makes later kernels wait for it on the device."""
-        with explaining_failure("a copy"):
-            self._cuda.get_current_stream().wait_event(self._event)
-
-
-class CupyCopier:
-    """Copies from the host to the device in a stream of its own, while kernels run.
-
-    Any thread may start copies, not only the one that launches kernels.
-    """
-
-    def __init__(self, cuda: Any) -> None:
-        self._cuda = cuda
-        self._stream = cuda.Stream(non_blocking=True)
-
-    def pinned(self, size: int) -> Any:
-        """A pinned host buffer of `size` bytes, as a NumPy array."""
-        with explaining_failure("a pinned buffer of the host"):
-            return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
-
-    def after_kernels(self) -> None:
-        """Makes later copies wait for all kernels launched so far."""
-        with explaining_failure("a copy"):
-            event = self._cuda.Event(disable_timing=True)
-            event.record()
-            self._stream.wait_event(event)
-
-    def copy(self, there: Any, at: int, here: Any) -> None:
-        """Starts copying a pinned buffer into an array, from the array's byte `at` on."""
-        runtime = self._cuda.runtime
-        with explaining_failure("a copy to the GPU"):
-            runtime.memcpyAsync(
-                there.data.ptr + at,
-                here.ctypes.data,
-                here.nbytes,
-                runtime.memcpyHostToDevice,
-                self._stream.ptr,
-            )
-
-    def copied(self) -> CupyCopied:
-        """The point when all copies started so far are done."""
-        with explaining_failure("a copy"):
-            return CupyCopied(self._cuda, self._stream)
-
-
-def fetched(cuda: Any, array: Any) -> Any:
-    """A GPU array as a NumPy array. The GPU fills one pinned buffer while threads empty the
-    other."""
-    if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
-        with explaining_failure("a copy from the GPU"):
-            return array.get()
-    out = np.empty(len(array), dtype=array.dtype)
-    width, most = array.itemsize, BUFFER // array.itemsize
-    with explaining_failure("a copy from the GPU"):
-        stream = cuda.get_current_stream()
-        held = [cuda.alloc_pinned_memory(BUFFER) for _ in range(2)]
-        buffers = [np.frombuffer(one, array.dtype, most) for one in held]
-
-        def begin(start: int) -> Any:
-            size = min(most, len(array) - start) * width
-            source, target = array.data.ptr + start * width, held[start // most % 2].ptr
-            runtime = cuda.runtime
-            runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToHost, stream.ptr)
-            event = cuda.Event(disable_timing=True)
-            event.record(stream)
-            return event
-
-        event = begin(0)
-        for start in range(0, len(array), most):
-            event.synchronize()
-            end = min(len(array), start + most)
-            if end < len(array):
-                event = begin(end)
-            here, into = buffers[start // most % 2], out[start:end]
-
-            def part(rows: slice, here: Any = here, into: Any = into) -> None:
-                into[rows] = here[rows]
-
-            in_ranges(part, end - start)
-    return out
-
-
-@contextmanager
-def explaining_failure(what: str) -> Iterator[None]:
-    """Raises CUDA's errors as gdatalog's; but a lack of memory as a `MemoryError`, as CuPy does."""
-    try:
-        yield
-    except (RuntimeError, Refused) as problem:
-        if not isinstance(problem, Refused) and not is_cudas(problem):
-            raise
-        if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
-            raise NoMemory(f"{what}: {problem}") from problem
-        raise DeviceError(
-            f"{what} failed on the GPU: {problem}",
-            hint='please report this; device="cpu" answers meanwhile. This process cannot use '
-            "the GPU any more: start it again",
-        ) from problem
-
-
-def is_cudas(problem: BaseException) -> bool:
-    """Whether the error is CUDA's: CuPy's CUDARuntimeError or CUDADriverError."""
-    return type(problem).__name__.startswith("CUDA")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from gdatalog.gpu_ops.cpp import assigned_in
+from gdatalog.gpu_ops.cpp_types import assigned_in
 from gdatalog.records import dataclass
 
 # Functions without side effects; subscripts have none, too.

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
+from gdatalog.calls import DTYPES, SHARED, NoRoomForLists
 from gdatalog.gpu_ops.kernels import EACH, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.limits import Limits
 from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel

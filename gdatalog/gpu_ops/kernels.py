@@ -7,13 +7,11 @@ module `xp`: CuPy on a GPU.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from gdatalog.account import spending
+from gdatalog.gpu_ops.sources import whole
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
@@ -54,33 +52,3 @@ class Kernels:
             self._known[key] = kernel
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
-
-
-# Sources with their includes expanded.
-
-
-_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
-
-
-@cache
-def _file(name: str) -> str:
-    return (files("gdatalog.gpu_ops") / "kernels" / name).read_text(encoding="utf-8")
-
-
-def whole(text: str) -> str:
-    """A source in which each `#include` is replaced by the file, the first time."""
-    seen: set[str] = set()
-
-    def put(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in seen:
-            return ""
-        seen.add(name)
-        return _INCLUDE.sub(put, _file(name).replace("#pragma once\n", ""))
-
-    return _INCLUDE.sub(put, text)
-
-
-def source_of(name: str) -> str:
-    """A file of `kernels/` with its includes expanded."""
-    return whole(f'#include "{name}"\n')

@@ -31,22 +31,20 @@ from gdatalog.calls import (
 from gdatalog.cpu_ops.arrays import expand as host_expand
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.buffers import LARGE_TABLE, Buffers
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
-from gdatalog.gpu_ops.kept_lists import kept_lists
-from gdatalog.gpu_ops.loops import (
+from gdatalog.gpu_ops.control_words import (
     CONTROL_WORDS,
     EVERYTHING,
     SLOT_WORDS,
     THREADS,
-    LoopKernel,
-    Need,
     Reason,
-    Scratch,
     Word,
     capacity,
-    laid_out,
 )
+from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.kept_lists import kept_lists
+from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
+from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
 from gdatalog.storage.trie import Trie

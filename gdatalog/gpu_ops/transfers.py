@@ -22,9 +22,10 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE
-from gdatalog.gpu_ops.cupy_driver import CupyCopied, CupyDriver
+from gdatalog.gpu_ops.copies import CupyCopied
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.virtual_pages import Pages
-from gdatalog.plan.cells import Sizes, Slice, SliceCache
+from gdatalog.plan.slices import Sizes, Slice, SliceCache
 from gdatalog.storage.laid_tries import TrieArrays, layout_of, trie_in_place
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_parts, in_ranges

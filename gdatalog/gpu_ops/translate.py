@@ -37,16 +37,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from gdatalog.codegen.function_trees import Function, called, statements
-from gdatalog.gpu_ops.cpp import (
-    OPERATORS,
-    STATE_NAMES,
-    CodeEmitter,
-    LanesLoop,
-    LoopTypes,
-    assigned_in,
-    cpp_type,
-    names_in,
-)
+from gdatalog.gpu_ops.cpp import OPERATORS
+from gdatalog.gpu_ops.cpp_lines import CodeEmitter, LanesLoop
+from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import Error, NameResolutionError, UsageError
-from gdatalog.notebook import options as magic
-from gdatalog.notebook.answers import (
+from gdatalog.notebook import help
+from gdatalog.notebook.answers import run
+from gdatalog.notebook.cell import NotebookCells
+from gdatalog.notebook.messages import (
     AFTER,
     Listing,
-    NotebookCells,
     ProgressBar,
     displayer,
     list_relations,
-    run,
     short_errors,
 )
 from gdatalog.notebook.options import (
@@ -107,15 +107,15 @@ class Magics:
         """The magics: name, line or cell, options, and function."""
         both, line = ("line", "cell"), ("line",)
         return [
-            ("datalog", both, magic.DATALOG, self.datalog),
-            ("datalog_explain", both, magic.EXPLAIN, self.explain),
-            ("datalog_profile", both, magic.PROFILE, self.profile),
-            ("datalog_load", line, magic.LOAD, self.load),
-            ("datalog_relations", line, magic.RELATIONS, self.relations),
-            ("datalog_rules", line, magic.RULES, self.rules),
-            ("datalog_db", line, magic.DB, self.use),
-            ("datalog_set", line, magic.SET, self.set),
-            ("datalog_help", line, magic.HELP_OPTIONS, self.help),
+            ("datalog", both, help.DATALOG, self.datalog),
+            ("datalog_explain", both, help.EXPLAIN, self.explain),
+            ("datalog_profile", both, help.PROFILE, self.profile),
+            ("datalog_load", line, help.LOAD, self.load),
+            ("datalog_relations", line, help.RELATIONS, self.relations),
+            ("datalog_rules", line, help.RULES, self.rules),
+            ("datalog_db", line, help.DB, self.use),
+            ("datalog_set", line, help.SET, self.set),
+            ("datalog_help", line, help.HELP_OPTIONS, self.help),
         ]
 
     def _magic(
@@ -268,7 +268,7 @@ class Magics:
     def load(self, given: Namespace) -> None:
         *names, data = given.data
         if len(names) > 1:
-            magic.LOAD.error(f"expected [RELATION] DATA, found {len(given.data)} words")
+            help.LOAD.error(f"expected [RELATION] DATA, found {len(given.data)} words")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
         with self._working() as db:
@@ -306,7 +306,7 @@ class Magics:
         print(aligned([(name, shown[name], each.forms) for name, each in known]))
 
     def help(self, given: Namespace) -> None:
-        print(magic.HELP)
+        print(help.HELP)
 
     # -------------------------------------------------------------------------------- helpers
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.heads import Named, Parenthesised, Signed, arguments, heads, literal, value
+from gdatalog.parser.conversions import Named, Parenthesised, Signed, arguments, literal, value
+from gdatalog.parser.heads import heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.records import dataclass, field

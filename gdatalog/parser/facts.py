@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
@@ -33,7 +33,7 @@ _GAP = r"(?:[ \t\r\n]++|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _NAME = r"(?!(?:_|not|inf|null|nil|true|false)\b)[^\W\d]\w*+"
 _END = r"\)\.(?![\w.?])"
 # Compiled by the functions of `re`, which keep compiled patterns: short texts need none of them.
-_FACT = rf"{_GAP}({_NAME})[ \t]*+\(({_ARGUMENTS}){_END}"
+FACT = rf"{_GAP}({_NAME})[ \t]*+\(({_ARGUMENTS}){_END}"
 _RUN = rf"(?:{_GAP}{_NAME}[ \t]*+\({_ARGUMENTS}{_END}){{{MANY},{MOST_FACTS}}}+"
 _ANY = rf"[ \t]*+({TEXT}|[^\s,\"]++)[ \t]*+"  # one of these constants
 SHORTEST = len("p(1).")
@@ -56,7 +56,7 @@ class FactReader:
         if not self._any:
             return at
         text = self._source.text
-        one = re.compile(_FACT)
+        one = re.compile(FACT)
         while True:
             end = self._singly
             if at >= end:
@@ -70,7 +70,7 @@ class FactReader:
                     self._singly = run.end()
                 end = len(text) if run is None else run.end()
             while at < end and (found := one.match(text, at)):
-                rule = _rule(self._source, found)
+                rule = fact_rule(self._source, found)
                 if rule is None:
                     return at
                 statements.append(rule)
@@ -81,7 +81,7 @@ class FactReader:
     def _facts(self, start: int, end: int) -> s.Facts | None:
         """The facts of a part of the text; None if one of them has an error."""
         groups: defaultdict[str, list[str]] = defaultdict(list)
-        for name, arguments in re.compile(_FACT).findall(self._source.text, start, end):
+        for name, arguments in re.compile(FACT).findall(self._source.text, start, end):
             groups[name].append(arguments)
         found = []
         for name, listed in groups.items():
@@ -89,7 +89,7 @@ class FactReader:
             if columns is None:
                 return None
             found.append(columns)
-        first = re.compile(_FACT).match(self._source.text, start, end)
+        first = re.compile(FACT).match(self._source.text, start, end)
         assert first is not None
         return s.Facts(tuple(found), Span(self._source, first.start(1), end - 1))
 
@@ -176,7 +176,7 @@ def _text(word: str) -> str | None:
     return None if token.type == "ERROR" else token.value
 
 
-def _rule(source: SourceText, found: re.Match[str]) -> s.Rule | None:
+def fact_rule(source: SourceText, found: re.Match[str]) -> s.Rule | None:
     """The fact that was found; None if one of its constants has an error."""
     args = []
     for part in re.compile(_ANY).finditer(source.text, *found.span(2)):
@@ -186,57 +186,3 @@ def _rule(source: SourceText, found: re.Match[str]) -> s.Rule | None:
         args.append(s.Const(_kind(part[1]), value, Span(source, *part.span(1))))
     span = Span(source, found.start(1), found.end(2) + 1)
     return s.Rule((s.Atom(found[1], tuple(args), span),), None, span)
-
-
-# Facts in columns, as statements.
-
-
-def one_by_one(statements: Iterable[s.Statement]) -> Iterator[s.Statement]:
-    """The same statements, where each fact is one."""
-    for statement in statements:
-        if isinstance(statement, s.Facts):
-            yield from _rules(statement)
-        else:
-            yield statement
-
-
-def examples(facts: s.Facts, shapes: Collection[tuple[str, Shape]]) -> Iterator[s.Rule]:
-    """The first fact of each of these relations and types, in the order of the text."""
-    left = set(shapes)
-    for rule in _rules(facts) if left else ():
-        head = rule.heads[0]
-        types = (arg.type for arg in head.args if isinstance(arg, s.Const))
-        shape = head.name, tuple(types)
-        if shape in left:
-            yield rule
-            left.remove(shape)
-            if not left:
-                return
-
-
-def last_name(facts: s.Facts) -> str:
-    """The relation of the last fact."""
-    names = {columns.name for columns in facts.relations}
-    return next(found[1] for found in reversed([*_found(facts)]) if found[1] in names)
-
-
-def number_of(statements: Iterable[s.Statement]) -> int:
-    """The number of statements, where each fact is one."""
-    return sum(
-        sum(map(len, each.relations)) if isinstance(each, s.Facts) else 1 for each in statements
-    )
-
-
-def _rules(facts: s.Facts) -> Iterator[s.Rule]:
-    names = {columns.name for columns in facts.relations}
-    for found in _found(facts):
-        if found[1] in names:
-            rule = _rule(facts.span.source, found)
-            assert rule is not None
-            yield rule
-
-
-def _found(facts: s.Facts) -> Iterator[re.Match[str]]:
-    """The facts of the text, also those of relations that were dropped since."""
-    span = facts.span
-    return re.compile(_FACT).finditer(span.source.text, span.start, span.end + 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdatalog.errors import ParseError, Span
+from gdatalog.errors import ParseError
 from gdatalog.parser import syntax as s
+from gdatalog.parser.conversions import literal
 from gdatalog.parser.tokens import Token
-from gdatalog.records import dataclass
 
 
 def statement(read: Any, bare: bool) -> s.Statement:
@@ -93,94 +93,3 @@ def _ground(node: s.Expr) -> bool:
         elif isinstance(part, s.Cast):
             todo.append(part.operand)
     return True
-
-
-# Conversion to values and literals.
-#
-# The grammar parses literals as expressions. A group `(...)` and a run of signs stay as read
-# (`Parenthesised`, `Signed`) until the context decides between the two.
-
-
-@dataclass(frozen=True, slots=True)
-class Parenthesised:
-    """`( ... )`: its content, and its span with the parentheses."""
-
-    inner: Any
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """`column = value`, an argument of a head."""
-
-    column: s.Var
-    value: s.Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """Signs before a value: `- - x`, `bnot x`."""
-
-    signs: tuple[Token, ...]
-    operand: Any
-
-
-_SYMBOLS = frozenset("+-*/%^")
-_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.And, s.Or)
-
-
-def value(read: Any) -> s.Expr:
-    """Converts a parsed node to a value; raises if it is a literal."""
-    while type(read) is Parenthesised:
-        read = read.inner
-    kind = type(read)
-    if kind is s.Var:
-        if "." in read.name or "'" in read.name:
-            raise ParseError(
-                f"`{read.name}` cannot be a variable",
-                read.span,
-                hint="only a relation's name may hold a dot or end in a prime; "
-                "put a space after a dot that ends a statement",
-            )
-    elif kind is s.FunctionCall:
-        if read.columns:
-            message = "the arguments of a function have no names"
-            hint = "columns are named in the head of a rule: p(x, total = sum(y)) <- ..."
-            raise ParseError(message, read.columns[0].span, hint=hint)
-        if read.name == "autoinc" and not read.args:
-            hint = "number the rows in the data, before they are loaded"
-            raise ParseError("autoinc() is not in the language", read.span, hint=hint)
-    elif kind in _LITERALS:
-        raise ParseError("expected a value, found a condition", read.span)
-    return read  # type: ignore[no-any-return]  # what remains is a node
-
-
-def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
-    """The arguments of a call, and the column names of the last of them, if any."""
-    if Named not in map(type, read):
-        return tuple([value(part) for part in read]), ()
-    named = [part for part in read if type(part) is Named]
-    for part in read[len(read) - len(named) :]:
-        if type(part) is not Named:
-            message = "an argument without a name follows one with a name"
-            hint = "arguments by their place come first, then those with names"
-            raise ParseError(message, part.span, hint=hint)
-    places = [value(part) for part in read[: len(read) - len(named)]]
-    return (*places, *(part.value for part in named)), tuple([part.column for part in named])
-
-
-def literal(read: Any) -> s.Literal:
-    """Converts a parsed node to a literal; raises if it is a value."""
-    while type(read) is Parenthesised:
-        read = read.inner
-    kind = type(read)
-    if kind is s.FunctionCall:
-        if read.name in _SYMBOLS:
-            return s.Test(read, read.span)
-        return s.Atom(read.name, read.args, read.span, read.columns)
-    if kind in _LITERALS:
-        return read  # type: ignore[no-any-return]  # what remains is a node
-    if kind is s.Cast:
-        name = s.Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
-        return s.Atom("as", (read.operand, name), read.span)
-    return s.Test(read, read.span)

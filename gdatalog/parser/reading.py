@@ -9,7 +9,8 @@ from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.errors import Caution, ParseError, SourceText, Span, raise_together
-from gdatalog.parser.facts import FactReader, one_by_one
+from gdatalog.parser.fact_statements import one_by_one
+from gdatalog.parser.facts import FactReader
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.heads import statement
 from gdatalog.parser.mistakes import explain

@@ -9,7 +9,7 @@ from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from gdatalog.plan.cells import Schedule
+    from gdatalog.plan.slices import Schedule
 
 SpreadWay = Literal["replicated", "partitioned", "in place"]
 

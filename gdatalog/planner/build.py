@@ -13,19 +13,15 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from gdatalog.plan import join_plan as p
+from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.conjunction import ConjunctionDraft
 from gdatalog.planner.list_reuse import reuse_lists
-from gdatalog.planner.order.atoms import (
-    AtomState,
-    all_cuts,
-    kind_of,
-    open_atom,
-    within_atom,
-)
+from gdatalog.planner.order.atoms import AtomState
+from gdatalog.planner.order.opening import all_cuts, kind_of, open_atom, within_atom
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
@@ -145,12 +141,14 @@ class ConjunctionBuilder:
         pattern = empty_pattern(self.items, self.bound, self.live, plan.outputs)
         for atom in self.atoms:
             add_atom(pattern, atom)
-        given_out = n.given_out(self.items)
+        given_out = aggregate_items.given_out(self.items)
         for item in self.waiting:
             cost = None
-            if isinstance(item, n.AggregateItem) and n.may_be_early(item):
-                n.aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
-                cost = n.ASKED + trial.cost
+            if isinstance(item, n.AggregateItem) and aggregate_items.may_be_early(item):
+                aggregate_items.aggregate_branch(
+                    (trial := plan.apart()).steps, item, item.slot, 1.0
+                )
+                cost = aggregate_items.ASKED + trial.cost
             add_item(pattern, item, given_out, cost)
         pattern.bag, pattern.compacts = self.bag, self.compacts
         finish(pattern, self.comparisons, inputs)
@@ -171,7 +169,7 @@ class ConjunctionBuilder:
             if (
                 n.variables_of(part) & self.live
                 or not n.variables_of(part) - self.bound
-                or not n.widens(part)
+                or not aggregate_items.widens(part)
                 or any(map(n.item_may_fail, part))
                 or _is_guard(part)
             ):
@@ -238,7 +236,7 @@ class ConjunctionBuilder:
         before = inf if name is None else rank.get(name, inf)
         for item in generators:
             before = min(before, rank.get(item.slot.name, inf))
-        due = n.next_due(rest.others.values(), self.bound, rank, before)
+        due = aggregate_items.next_due(rest.others.values(), self.bound, rank, before)
         if due is not None:
             self._compute(due)
             return True
@@ -321,7 +319,7 @@ class ConjunctionBuilder:
         self.steps.append(step)
 
     def _assign(self, item: n.Equation, may_fail: bool) -> bool:
-        given = n.given_out(self.rest.others.values())
+        given = aggregate_items.given_out(self.rest.others.values())
         for slot, value in item.ways():
             if slot.name not in (self.bound | given) and p.slots(value) <= self.bound:
                 step = p.Assign(
@@ -410,7 +408,7 @@ class ConjunctionBuilder:
             if not item.variables <= self.bound
             and any(item.variables <= atom.item.variables for atom in opened)
         ]
-        parts = list(filter(n.widens, components(rest, self.bound)))
+        parts = list(filter(aggregate_items.widens, components(rest, self.bound)))
         if self.bag and len(parts) < 2:
             return False
         asked = self.live - self.bound
@@ -441,7 +439,7 @@ class ConjunctionBuilder:
     def _computable(self, item: n.Item) -> bool:
         """Whether an item that can fail, and so runs as late as possible, can run now."""
         if isinstance(item, n.AggregateItem):
-            return item.reads <= self.bound and not n.may_be_early(item)
+            return item.reads <= self.bound and not aggregate_items.may_be_early(item)
         return item.variables <= self.bound
 
     def _compute(self, item: n.Item) -> None:
@@ -459,7 +457,7 @@ class ConjunctionBuilder:
         name = item.slot.name
         taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
-        self._done(item, n.aggregate_branch(self.plan.steps, item, result, self.rows))
+        self._done(item, aggregate_items.aggregate_branch(self.plan.steps, item, result, self.rows))
         self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
             self.steps.append(p.Assign(name, item.slot.type, result, self._participants(name)))

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.scopes import neighbours
+from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.walk import Node, all_of, conjunction, rebuild, walk
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.records import dataclass, replace

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
+from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.scopes import neighbours
+from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -357,36 +357,3 @@ def _fails_on(expr: Apply) -> bool:
     if expr.function == "^":
         return known not in (0, 1)
     return True
-
-
-# The alternatives of a body: `;` distributed over `,`.
-
-
-MOST_ALTERNATIVES = 4096  # alternatives of one body
-
-
-def alternatives_of(literal: s.Literal) -> list[list[s.Literal]]:
-    """The literal in disjunctive normal form; negations are kept as they are."""
-    match literal:
-        case s.Or():
-            return [parts for item in literal.items for parts in alternatives_of(item)]
-        case s.And():
-            product: list[list[s.Literal]] = [[]]
-            for item in literal.items:
-                choices = alternatives_of(item)
-                if len(product) * len(choices) > MOST_ALTERNATIVES:
-                    raise Error(
-                        f"this body has more than {MOST_ALTERNATIVES} alternatives",
-                        literal.span,
-                        hint="give a group with `;` a name: a relation of its own",
-                    )
-                if len(choices) == 1:  # a body may have very many literals
-                    for left in product:
-                        left += choices[0]
-                    continue
-                product = [[*left, *right] for left in product for right in choices]
-            return product
-        case s.Not(body=s.Not() as inner):
-            return alternatives_of(inner.body)
-        case _:
-            return [[literal]]

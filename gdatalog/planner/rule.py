@@ -9,13 +9,14 @@ from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan.format import ending_labels, format_expr, orbit_label, term_label
 from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import all_of, contains_head_aggregate, count_variables, variables
 from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
-from gdatalog.planner.order.atoms import given_of, scan_of, scanning
+from gdatalog.planner.order.scans import given_of, scan_of, scanning
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
@@ -186,7 +187,7 @@ def normalise(draft: RuleDraft) -> None:
 
 def count_in_head(draft: RuleDraft) -> None:
     """A body that is one count or sum becomes an aggregate of the head."""
-    closed = n.as_gather(draft.alternatives[0], draft.head) if draft.plain else None
+    closed = aggregate_items.as_gather(draft.alternatives[0], draft.head) if draft.plain else None
     if closed is not None:
         draft.alternatives, draft.gathers, draft.head = closed
 

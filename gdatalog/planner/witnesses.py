@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.planner.items import AtomItem, Item, NotItem, renamed, variables_of
+from gdatalog.planner.aggregate_items import renamed
+from gdatalog.planner.items import AtomItem, Item, NotItem, variables_of
 from gdatalog.planner.order.edges import ends, operator
 
 Names = frozenset[str]

@@ -14,7 +14,7 @@ from gdatalog.engine.evaluator.asked_parts import evaluated_since
 from gdatalog.engine.evaluator.demanded import demanded_for, part_of
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.host_tries import AskedIndex, memory_asked
+from gdatalog.engine.index_memory import AskedIndex, memory_asked
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement

@@ -8,6 +8,7 @@ from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.grouped_rows import groups_of
 from gdatalog.plan.join_plan import (
     Branch,
     Generate,
@@ -18,7 +19,7 @@ from gdatalog.plan.join_plan import (
     Step,
     Tally,
 )
-from gdatalog.plan.nest import Paths, groups_of
+from gdatalog.plan.nest import Paths
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes

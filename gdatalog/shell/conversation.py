@@ -19,7 +19,7 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts.files import beside
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
-from gdatalog.parser.facts import one_by_one
+from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace

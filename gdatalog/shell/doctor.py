@@ -171,7 +171,8 @@ def _modules(size: CacheSize) -> str:
 def _gpu(clear: bool) -> Iterator[Finding]:
     """Checks driver, GPUs, CuPy and its compiler; if all work, runs queries on the GPU."""
     from gdatalog.engine.devices import ALL
-    from gdatalog.gpu_ops.probe import checks, look
+    from gdatalog.gpu_ops.diagnosis import checks
+    from gdatalog.gpu_ops.probe import look
 
     seen = look()
     found = checks(seen)

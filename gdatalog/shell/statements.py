@@ -14,7 +14,7 @@ from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.facts import number_of, one_by_one
+from gdatalog.parser.fact_statements import number_of, one_by_one
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.walk import is_fact, names_of, ruled

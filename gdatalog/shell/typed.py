@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator
 from itertools import takewhile
 
 from gdatalog.errors import SourceText
+from gdatalog.parser.completeness import is_ended
 from gdatalog.parser.failure import is_sql
-from gdatalog.parser.scanner import is_ended, scan
+from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.records import dataclass

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.gpu_ops.cupy_driver import NoMemory, Resources
+from gdatalog.gpu_ops.copies import NoMemory
+from gdatalog.gpu_ops.cupy_driver import Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
 from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import CURRENT, ndarray, waits, working_on

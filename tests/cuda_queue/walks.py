@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gdatalog.gpu_ops.kernels import whole
-from gdatalog.gpu_ops.loops import CONTROL_WORDS, SLOT_WORDS, Reason, Word, capacity
+from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, Reason, Word, capacity
+from gdatalog.gpu_ops.sources import whole
 from tests.cuda_host import HostDriver, HostFault
 
 HERE: Final = Path(__file__).parent

@@ -22,7 +22,7 @@ from gdatalog import cancellation
 from gdatalog.cpu_ops import loose_tries
 from gdatalog.engine import depth, execution, rule_plans
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.gpu_ops.kernels import whole
+from gdatalog.gpu_ops.sources import whole
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner import rule
 from gdatalog.printer import lattice, module, worklist

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins.buckets import (
     BucketedRows,
     Grid,
@@ -25,9 +24,10 @@ from gdatalog.cluster.joins.layout import Layout, Source
 from gdatalog.cluster.pool.broadcast import Broadcast
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
+from gdatalog.cluster.rows.graph_degrees import Way
 from gdatalog.cluster.rows.row_keeper import RowKeeper
-from gdatalog.cluster.rows.row_statistics import Way
 from gdatalog.cluster.workers.own_process import UNLIMITED, room_of
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows

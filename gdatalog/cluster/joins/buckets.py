@@ -15,7 +15,7 @@ import numpy as np
 
 from gdatalog.cluster.joins.layout import Dim, Source
 from gdatalog.cluster.joins.shares import Domain, codes, count
-from gdatalog.cluster.rows.row_statistics import Way, edges_of
+from gdatalog.cluster.rows.graph_degrees import Way, edges_of
 from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of
 from gdatalog.cluster.workers.own_process import own_address
 from gdatalog.cluster.workers.stored_rows import StoredRows

@@ -27,8 +27,9 @@ from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
+from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks
 from gdatalog.engine.device import CPU
+from gdatalog.engine.group_rows import rows_of_groups
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.join_plan import RulePlan, Slot

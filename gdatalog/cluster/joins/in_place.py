@@ -13,7 +13,6 @@ from itertools import pairwise, takewhile
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells
 from gdatalog.cluster.joins.cluster_run import ClusterRun, JoinCalls, too_small
 from gdatalog.cluster.pool.calls import Call, TooLarge
@@ -24,6 +23,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import DistinctSink
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import widens
 from gdatalog.plan.join_plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef

@@ -14,7 +14,6 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE, current_watch
 from gdatalog.cluster.pool import broadcast, calls
 from gdatalog.cluster.pool.broadcast import (
@@ -36,6 +35,7 @@ from gdatalog.cluster.pool.calls import (
 from gdatalog.cluster.workers.connection import Connection, workers_told
 from gdatalog.cluster.workers.stored_rows import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError, UsageError
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import replace
 

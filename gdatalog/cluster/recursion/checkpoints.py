@@ -19,12 +19,12 @@ from typing import IO
 from uuid import uuid4
 from weakref import finalize
 
-from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.recursion.hash_partition import OwnerInputs, TableBlock
 from gdatalog.cluster.recursion.owner_steps import PartitionState, StaleState, StepOutput, given
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 
 # A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,

@@ -12,7 +12,7 @@ from gdatalog.cluster.workers.own_device import on_device, rows_here
 from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.fixpoint.spans import RowsByColumn
+from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
 from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Lost
 from gdatalog.cluster.recursion.hash_partition import (
     HashPartition,
@@ -23,6 +22,7 @@ from gdatalog.cluster.workers.own_process import own_address
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.errors import Caution
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate

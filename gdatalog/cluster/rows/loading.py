@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.engine.context import Wanted
 from gdatalog.errors import MemoryLimitError
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_column

@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.rows.loading import Loading, keys_or_places, own_keys, texts_of
-from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.rows.survey import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.workers.own_process import own_address
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace

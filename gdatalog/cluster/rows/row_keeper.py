@@ -11,14 +11,14 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
-from gdatalog.cluster.rows import row_statistics
-from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.rows import graph_degrees, row_statistics
 from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, parts_of, piece_of, size_of
+from gdatalog.cluster.rows.survey import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.degrees import Degrees
@@ -169,18 +169,18 @@ class RowKeeper:
         return by_key / by_degree if by_degree else 1.0
 
     def _counts(
-        self, rows: RemoteRows, what: row_statistics.What, ranking: Ranking | None
+        self, rows: RemoteRows, what: graph_degrees.What, ranking: Ranking | None
     ) -> list[RemoteValue]:
         """How often keys or ranks occur in the edges; each owner has the counts of its keys."""
         values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.broadcast(id(ranking), ranking)
-        calls = [(row_statistics.counts_of, (value, way, what, placed)) for value in values]
+        calls = [(graph_degrees.counts_of, (value, way, what, placed)) for value in values]
         counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
-        dealt = shuffle.partition(counted, row_statistics.split_counts)
-        return shuffle.merge(dealt, row_statistics.counts_together, summary=size_of)
+        dealt = shuffle.partition(counted, graph_degrees.split_counts)
+        return shuffle.merge(dealt, graph_degrees.counts_together, summary=size_of)
 
-    def edges(self, rows: RemoteRows) -> tuple[list[object], row_statistics.Way]:
+    def edges(self, rows: RemoteRows) -> tuple[list[object], graph_degrees.Way]:
         """The values of parts, and how to read each edge of them once."""
         values: list[object] = [part.value for part in rows.make_distinct()]
         survey = rows.survey
@@ -188,13 +188,13 @@ class RowKeeper:
             return values, "ascending"
         if survey.rises:
             return values, "all"
-        calls = [(row_statistics.edges_of, (value, "turned")) for value in values]
+        calls = [(graph_degrees.edges_of, (value, "turned")) for value in values]
         shuffle = self._shuffle("edges", rows.remote_bytes)
         return list(shuffle.distinct(self._each("edges", calls, True))), "all"
 
     def _summed(self, counts: Sequence[RemoteValue]) -> Degrees:
         found = self._each(
-            "ranks: degrees", [(row_statistics.how_often, (each,)) for each in counts]
+            "ranks: degrees", [(graph_degrees.how_often, (each,)) for each in counts]
         )
         degrees, often = concatenate(found)
         known, groups = np.unique(degrees, return_inverse=True)

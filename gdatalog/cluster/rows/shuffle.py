@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.pool.calls import Call, RemoteElement, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.own_process import left_of, own_address
 from gdatalog.engine.context import ExecutionContext
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gdatalog.calls import Limits
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.metrics import Metrics
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Settings
 from gdatalog.storage.symbols import SymbolTable

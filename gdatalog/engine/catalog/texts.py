@@ -26,7 +26,7 @@ from gdatalog.engine.catalog.fact_list import (
     pieces_of,
 )
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.parser.facts import examples
+from gdatalog.parser.fact_statements import examples
 from gdatalog.parser.syntax import Facts, Query, Rule, Statement
 from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shapes_of, without
 from gdatalog.records import dataclass, field, replace

@@ -17,7 +17,7 @@ from gdatalog.engine.planned_rules import atoms
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
-from gdatalog.parser.facts import last_name
+from gdatalog.parser.fact_statements import last_name
 from gdatalog.planner.check import Checked, CheckedQuery, Stratum
 from gdatalog.planner.check.validity import VALID, Validity
 from gdatalog.planner.check.walk import names_of, walk

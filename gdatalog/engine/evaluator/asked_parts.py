@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gdatalog.calls import OverBudget
 from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.evaluator.results import MadeOf, Read, StratumResult
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.errors import Error, EvaluationError, MemoryLimitError
+from gdatalog.limits import OverBudget
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.rewrite.adornments import asked_for, plain
 from gdatalog.records import dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gdatalog.calls import Limits, accounted
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -24,6 +23,7 @@ from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
+from gdatalog.limits import Limits, accounted
 from gdatalog.parser.syntax import Compare, Param
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.check.walk import conjuncts

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 
 from gdatalog.account import LARGE, trim_if_much
-from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
@@ -33,6 +32,7 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
+from gdatalog.limits import accounted
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.statistics import Looked

@@ -19,8 +19,11 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.derived import laid
-from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
-from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
+from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
+from gdatalog.engine.fixpoint.row_bitmap import RowBitmap
+from gdatalog.engine.fixpoint.row_hash_set import Hashed
+from gdatalog.engine.fixpoint.row_sets import SEARCH, SortedRows
+from gdatalog.engine.fixpoint.runs import Runs
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.settings import Dedup, Thresholds

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from gdatalog.engine.fixpoint.row_sets import RowBitmap
+from gdatalog.engine.fixpoint.row_bitmap import RowBitmap
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.key_space import KeySpace, union

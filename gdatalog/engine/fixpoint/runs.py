@@ -13,10 +13,8 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass, field
-from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill
@@ -164,77 +162,3 @@ class Runs:
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
         there = self.ops.on_device
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
-
-
-# The hash tries of a growing relation, which compiled loops read (`storage/loop_tables.py`).
-
-
-ROW_BYTES = 64  # of a row in an index, at most
-
-
-class HashIndexes:
-    """Indexes by column order, and by whether they get new rows after the relation's turn.
-
-    None: no index is possible, because a column is wide or memory is short.
-    """
-
-    def __init__(self, arity: int) -> None:
-        self.arity = arity
-        self.tries: dict[tuple[tuple[int, ...], bool], HashTrie | None] = {}
-        self._complete = {False: True, True: True}  # whether they have the new rows
-
-    @property
-    def nbytes(self) -> int:
-        return sum(trie.nbytes for trie in self.tries.values() if trie is not None)
-
-    def wait(self) -> None:
-        """Records new rows, whose turn comes later."""
-        self._complete = {False: False, True: False}
-
-    def trie(
-        self,
-        columns: tuple[int, ...],
-        behind: bool,
-        runs: Sequence[Relation],
-        last: Relation | None,
-        spare: int,
-    ) -> HashTrie | None:
-        """Returns an index, and builds it from all runs if necessary; `last`: the new run."""
-        key = columns, behind
-        if key not in self.tries:
-            rows = [run for run in runs if run is not last or self._complete[behind]]
-            fits = self._fit(sum(run.length for run in rows), spare)
-            trie = HashTrie(columns, self.arity, hash_function) if fits else None
-            self.tries[key] = trie
-            for run in rows:
-                for block in run.blocks():
-                    self._add(key, block)
-        return self.tries[key]
-
-    def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
-        """Adds the new rows to the indexes."""
-        if last is not None and not self._complete[behind]:
-            tries = [key for key, trie in self.tries.items() if key[1] == behind and trie]
-            for key in tries:
-                if not self._fit(last.length, spare):
-                    self.tries[key] = None
-                for block in last.blocks():
-                    self._add(key, block)
-        self._complete[behind] = True
-
-    def _fit(self, more: int, spare: int) -> bool:
-        """Whether all indexes, with this many more rows, take at most half of the free memory.
-        Otherwise plans read sorted indexes, which may be in files."""
-        return 2 * ROW_BYTES * more + self.nbytes <= spare
-
-    def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:
-        trie = self.tries[key]
-        if trie is None:
-            return
-        if any(block[at].dtype.itemsize > 4 for at in trie.columns):
-            self.tries[key] = None
-            return
-        try:
-            trie.add(block)
-        except TooLong:
-            self.tries[key] = None

@@ -25,8 +25,8 @@ from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.fixpoint.row_sets import rows_of_bits
-from gdatalog.engine.fixpoint.spans import expected_spaces
+from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
+from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import Round, measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator

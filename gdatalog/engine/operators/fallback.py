@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.calls import OverBudget
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
+from gdatalog.limits import OverBudget
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,

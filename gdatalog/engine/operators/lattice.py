@@ -22,7 +22,7 @@ from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.fixpoint import spans
+from gdatalog.engine.fixpoint import group_numbers, spans
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
@@ -181,7 +181,7 @@ class InPlace(StratumRun):
         try:
             with self.context.limits.watch.work("joining", self.name, unit="values"):
                 return self._run_in_place()
-        except (_Left, spans.Uncoded, Unprintable, GiveUp):
+        except (_Left, group_numbers.Uncoded, Unprintable, GiveUp):
             return None
         finally:
             self.context.limits.charge("best values", 0)
@@ -192,15 +192,15 @@ class InPlace(StratumRun):
         rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
         scope = self.context.scope
-        self.known = spans.group_spans(self.kept, rows, self.follows, self._data, scope)
+        self.known = group_numbers.group_spans(self.kept, rows, self.follows, self._data, scope)
         # Up to so many codes are used as the groups' numbers.
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.settings.workers)
         most = min(self.context.thresholds.direct_groups_most, 16 * size + 4096, spare)
-        split = spans.passed_on(self.kept, self.follows)
-        if split is not None and spans.group_codes(split, self.known).total <= most:
+        split = group_numbers.passed_on(self.kept, self.follows)
+        if split is not None and group_numbers.group_codes(split, self.known).total <= most:
             self.kept = list(split)
-        codes = spans.group_codes(self.kept, self.known)
+        codes = group_numbers.group_codes(self.kept, self.known)
         if not codes.total:
             return self.finished()
         numbered = codes.total > most
@@ -221,7 +221,11 @@ class InPlace(StratumRun):
         return found
 
     def _as_whole(
-        self, codes: spans.GroupCodes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
+        self,
+        codes: group_numbers.GroupCodes,
+        rows: Mapping[str, Rows],
+        ordered: bool,
+        numbered: bool,
     ) -> None:
         """Evaluates all groups together."""
         limits = self.context.limits
@@ -259,7 +263,9 @@ class InPlace(StratumRun):
             values.ascending,
         )
 
-    def _by_units(self, codes: spans.GroupCodes, rows: Mapping[str, Rows], ordered: bool) -> int:
+    def _by_units(
+        self, codes: group_numbers.GroupCodes, rows: Mapping[str, Rows], ordered: bool
+    ) -> int:
         """Evaluates groups by partition value, separately; returns the number of threads."""
         limits = self.context.limits
         seeds, costs, splits = codes.seeds(rows)
@@ -286,7 +292,7 @@ class InPlace(StratumRun):
         return threads
 
     def _keep_all(
-        self, codes: spans.GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
+        self, codes: group_numbers.GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
     ) -> None:
         """The rows of all relations: of `parts`, each decoded separately."""
         account = self.context.limits.account
@@ -312,7 +318,7 @@ class InPlace(StratumRun):
             table.settle(relation)
 
     def _loops(
-        self, codes: spans.GroupCodes, numbered: bool, beside: Mapping[str, Array]
+        self, codes: group_numbers.GroupCodes, numbered: bool, beside: Mapping[str, Array]
     ) -> LoopCall:
         """The loops, to be called with further arguments."""
         context = self.context
@@ -400,7 +406,9 @@ class InPlace(StratumRun):
 
     # ------------------------------------------------------------------------------------ telling
 
-    def _raise_for_ever(self, codes: spans.GroupCodes, code: int, split: int | None) -> None:
+    def _raise_for_ever(
+        self, codes: group_numbers.GroupCodes, code: int, split: int | None
+    ) -> None:
         for number, each in enumerate(self.kept):
             base, end, _ = codes.of(number)
             if base <= code < end:

@@ -24,17 +24,8 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.fixpoint.spans import (
-    RowsByColumn,
-    Spans,
-    copied,
-    grouped,
-    limits_of,
-    narrow,
-    order_by,
-    spans_of,
-    stamps_for,
-)
+from gdatalog.engine.fixpoint.spans import Spans, limits_of, narrow, spans_of, stamps_for
+from gdatalog.engine.fixpoint.start_groups import RowsByColumn, copied, grouped, order_by
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator

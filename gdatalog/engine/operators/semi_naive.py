@@ -15,8 +15,8 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
-from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator

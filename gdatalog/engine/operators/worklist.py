@@ -14,7 +14,7 @@ from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.fixpoint.spans import RowsByColumn
+from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback

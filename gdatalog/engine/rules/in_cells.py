@@ -14,23 +14,25 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
-from gdatalog.calls import NotOnDevice, chunk_rows
+from gdatalog.calls import NotOnDevice
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.engine.pages import Paging, paging
+from gdatalog.engine.paged_joins import Paging, paging
 from gdatalog.engine.rules.join import Loops
 from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.engine.rules.operator import Refusal
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import ends, paired, places, sliceable, sliced
+from gdatalog.limits import chunk_rows
+from gdatalog.plan.cells import ends, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan
 from gdatalog.plan.placement import InCells, InPages
+from gdatalog.plan.slices import paired
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns

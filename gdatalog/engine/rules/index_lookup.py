@@ -12,11 +12,11 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from gdatalog.calls import Limits
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules.rows import RuleRows
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import (
     Comparison,
     Constant,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from gdatalog.calls import BYTES_PER_ROW, GiveUp, OverBudget, levels_of
+from gdatalog.calls import GiveUp
 from gdatalog.engine.choose import choose, remember
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
 from gdatalog.engine.device import CPU
-from gdatalog.engine.parallel import Scan, run_together
+from gdatalog.engine.parallel import run_together
+from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink, StepCounts
+from gdatalog.limits import BYTES_PER_ROW, OverBudget, levels_of
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.join_plan import Generate, Join, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice, Shared

@@ -13,8 +13,8 @@ from gdatalog.engine.rules.join import BreadthFirst, JoinRun, Loops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
 from gdatalog.plan.effects import one_row_each, widens
+from gdatalog.plan.grouped_rows import ascends
 from gdatalog.plan.join_plan import Expr, RulePlan
-from gdatalog.plan.nest import ascends
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import is_on_host

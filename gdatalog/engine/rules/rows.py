@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from gdatalog.engine.context import RuleInputs
-from gdatalog.engine.derived import Derived, Rows, rows_of_groups
+from gdatalog.engine.derived import Derived, Rows
+from gdatalog.engine.group_rows import rows_of_groups
 from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.engine.rules.operator import TURN, RuleJoins
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
 from gdatalog.plan.effects import may_fail, one_row_each
+from gdatalog.plan.grouped_rows import groups_of
 from gdatalog.plan.join_plan import RulePlan
-from gdatalog.plan.nest import groups_of
 from gdatalog.records import dataclass, replace
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, scratch_length
+from gdatalog.calls import LOCAL, GiveUp, NoRoomForLists, scratch_length
 from gdatalog.engine.choose import choose
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.derived import Rows, laid, rows_of_groups
+from gdatalog.engine.derived import Rows, laid
 from gdatalog.engine.device import CPU, function_soon
 from gdatalog.engine.exact_counts import (
     EXACT,
@@ -25,19 +25,19 @@ from gdatalog.engine.exact_counts import (
     SumUnsuited,
     TooWide,
     ascends,
-    combined,
     exact_sum,
-    most_bits,
     once_each,
-    primes_below,
     scanned,
     times_each,
 )
+from gdatalog.engine.group_rows import rows_of_groups
+from gdatalog.engine.remainders import combined, most_bits, primes_below
 from gdatalog.engine.rules.join import JoinRun
 from gdatalog.engine.rules.operator import TURN, Refusal
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
+from gdatalog.limits import Limits
 from gdatalog.plan.conditions import Unsuited
 from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries

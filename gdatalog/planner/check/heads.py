@@ -8,17 +8,15 @@ body. A rule that is given again is the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
-from gdatalog.errors import Error, NameResolutionError, Note, StratificationError
+from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
-from gdatalog.parser.format import format_node
-from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.walk import all_of, contains_head_aggregate
-from gdatalog.planner.check.wording import did_you_mean, either, own_name, show
+from gdatalog.planner.check.wording import show
 from gdatalog.records import replace
 
 COMBINING = ("min", "max")
@@ -141,131 +139,3 @@ def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
     for at, kind in columns.items():
         args[at] = cast(s.Expr, s.HeadAggregate(kind, (args[at],), args[at].span))
     return replace(rule, head=replace(rule.head, args=tuple(args)))
-
-
-# Names of columns in heads.
-#
-# A relation without a `.decl` takes the names of its columns from a head: a variable's name,
-# `sum_x` for `sum(x)`, `c0`, `c1` by its place for a constant, and the text of other expressions.
-#
-# A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name:
-# their arguments are put in the relation's order.
-
-
-def names_of_columns(heads: Iterable[s.Atom]) -> dict[str, tuple[str, ...]]:
-    """The column names of each relation: from its first head that has only different variables and
-    aggregates, otherwise from its first head."""
-    found: dict[str, tuple[str, ...]] = {}
-    plain: set[str] = set()
-    for head in heads:
-        best = head.name not in plain and _is_plain(head)
-        if best or head.name not in found:
-            found[head.name] = names_of_head(head)
-        if best:
-            plain.add(head.name)
-    return found
-
-
-def names_of_head(head: s.Atom) -> tuple[str, ...]:
-    names: list[str] = []
-    for at, arg in enumerate(head.args):
-        if isinstance(arg, s.Var):
-            names.append(own_name(arg.name))
-        elif (aggregate := _aggregate(arg)) is not None:
-            kind, targets = aggregate
-            target = targets[0] if len(targets) == 1 else None
-            names.append(f"{kind}_{target.name}" if isinstance(target, s.Var) else kind)
-        elif isinstance(arg, s.Const | s.Param):
-            names.append(f"c{at}")
-        else:
-            names.append(format_node(arg))
-    return _unique(names)
-
-
-def _aggregate(arg: s.Expr | s.HeadAggregate) -> tuple[str, tuple[s.Expr, ...]] | None:
-    """The kind and targets of an argument that aggregates, before and after name resolution."""
-    if isinstance(arg, s.HeadAggregate):
-        return arg.kind, arg.targets
-    if isinstance(arg, s.FunctionCall) and arg.name in AGGREGATES:
-        return arg.name, arg.args
-    return None
-
-
-def _is_plain(head: s.Atom) -> bool:
-    names = [arg.name for arg in head.args if isinstance(arg, s.Var)]
-    others = [arg for arg in head.args if not isinstance(arg, s.Var) and _aggregate(arg) is None]
-    return not others and len(set(names)) == len(names)
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    taken: set[str] = set(names)
-    found: list[str] = []
-    for name in names:
-        new, number = name, 2
-        while new in found or (new != name and new in taken):
-            new, number = f"{name}_{number}", number + 1
-        found.append(new)
-    return tuple(found)
-
-
-def place_named(
-    program: s.Program, catalog: Declarations, errors: list[Error]
-) -> tuple[s.Program, dict[str, tuple[str, ...]]]:
-    """The program with all arguments of heads by their place; the columns of relations whose
-    heads name some: the declared ones, or those of the first head."""
-    rules = [statement for statement in program.statements if isinstance(statement, s.Rule)]
-    named = {head.name for rule in rules for head in rule.heads if head.columns}
-    if not named:
-        return program, {}
-    columns: dict[str, tuple[str, ...]] = {}
-    for rule in rules:
-        for head in rule.heads:
-            if head.name in named and head.name not in columns:
-                relation = catalog.relations[head.name]
-                schema = relation.schema
-                columns[head.name] = _first_columns(head) if schema is None else schema.columns
-    statements = []
-    for statement in program.statements:
-        if isinstance(statement, s.Rule) and any(head.columns for head in statement.heads):
-            before = len(errors)
-            heads = tuple([_placed(head, columns[head.name], errors) for head in statement.heads])
-            if len(errors) > before:
-                continue
-            statement = replace(statement, heads=heads)
-        statements.append(statement)
-    return s.Program(tuple(statements)), columns
-
-
-def _first_columns(head: s.Atom) -> tuple[str, ...]:
-    """Those of a head that decides what its relation's columns are."""
-    places = len(head.args) - len(head.columns)
-    by_place = names_of_head(replace(head, args=head.args[:places], columns=()))
-    return (*by_place, *(column.name for column in head.columns))
-
-
-def _placed(head: s.Atom, columns: tuple[str, ...], errors: list[Error]) -> s.Atom:
-    places = len(head.args) - len(head.columns)
-    given: dict[str, s.Expr] = {}
-    before = len(errors)
-
-    def wrong(message: str, column: s.Var | s.Atom, hint: str | None) -> None:
-        errors.append(NameResolutionError(message, column.span, hint=hint))
-
-    for column, arg in zip(head.columns, head.args[places:], strict=True):
-        name = column.name
-        if name in given or name in columns[:places]:
-            wrong(f"the column `{name}` of `{head.name}` is given twice", column, None)
-        elif name not in columns:
-            has = f"its columns are {either([f'`{c}`' for c in columns], 'and')}"
-            hint = did_you_mean(name, columns) or has
-            wrong(f"`{head.name}` has no column `{name}`", column, hint)
-        given[name] = arg
-    missing = [name for name in columns[places:] if name not in given]
-    if missing and len(errors) == before:
-        which = either([f"`{name}`" for name in missing], "and")
-        hint = "each head of a relation gives all of its columns"
-        wrong(f"this head leaves out {which} of `{head.name}`", head, hint)
-    if len(errors) > before:
-        return head
-    args = (*head.args[:places], *(given[name] for name in columns[places:]))
-    return replace(head, args=args, columns=())

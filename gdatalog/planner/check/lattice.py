@@ -23,8 +23,8 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.join_plan import Apply, Constant, Slot
 from gdatalog.plan.join_plan import Expr as PlanExpr
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.heads import aggregate_columns
-from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables
 from gdatalog.planner.check.wording import as_rule, own_name, show, text_of
 from gdatalog.records import dataclass, field

@@ -19,8 +19,9 @@ from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check import CheckedQuery, CheckedRule
+from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
-from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
+from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace

@@ -20,7 +20,8 @@ from gdatalog.planner.check import (
 )
 from gdatalog.planner.check.catalog import Declarations, collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
-from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
+from gdatalog.planner.check.column_names import names_of_columns, place_named
+from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice

@@ -13,7 +13,7 @@ from itertools import chain
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.scopes import bound_by, neighbours, ready, shared_by, solvable
+from gdatalog.planner.check.bindings import bound_by, neighbours, ready, shared_by, solvable
 from gdatalog.planner.check.walk import (
     Node,
     all_of,

@@ -23,7 +23,6 @@ from math import frexp, inf
 
 from gdatalog.plan.join_plan import Expr
 from gdatalog.planner.observed import Answer, Observed, Question
-from gdatalog.planner.order.atoms import MOST_ORDERED, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
@@ -35,6 +34,7 @@ from gdatalog.planner.order.search_space import (
     SearchState,
     VariableChoice,
 )
+from gdatalog.planner.order.single_atom import MOST_ORDERED, single_order
 from gdatalog.planner.order.steps import Steps
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.statistics import Looked, Statistics, known_value

@@ -23,6 +23,7 @@ from itertools import chain
 from math import inf
 
 from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.order.cost import work_of
@@ -365,4 +366,4 @@ def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
 
 def _may_be_tabled(item: n.AggregateItem) -> bool:
     alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
-    return item.kind == "count" and alone and n.may_be_early(item)
+    return item.kind == "count" and alone and aggregate_items.may_be_early(item)

@@ -24,9 +24,9 @@ from itertools import chain, combinations
 
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
+from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field, replace

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gdatalog.parser import syntax as s
+from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.scopes import bound_by, neighbours, rename
-from gdatalog.planner.normalise import alternatives_of
+from gdatalog.planner.check.bindings import bound_by, neighbours
+from gdatalog.planner.check.scopes import rename
 from gdatalog.planner.rewrite.adornments import Columns
 from gdatalog.planner.rewrite.linear_recursion import composition
 from gdatalog.records import dataclass, field, replace

@@ -22,7 +22,8 @@ from math import factorial, prod
 from operator import add
 
 from gdatalog.plan.join_plan import Apply, Slot
-from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem, renamed
+from gdatalog.planner.aggregate_items import renamed
+from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
 from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.order.search import PlanInputs

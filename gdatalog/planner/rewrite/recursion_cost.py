@@ -17,7 +17,7 @@ from math import prod
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Stratum
-from gdatalog.planner.check.scopes import neighbours
+from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.walk import all_of, conjuncts, reached
 from gdatalog.planner.check.wording import own_name
 from gdatalog.planner.order.pattern import bits

@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from gdatalog.plan.join_plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
+from gdatalog.planner.aggregate_items import renamed
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, renamed, variables_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.search import PlanInputs

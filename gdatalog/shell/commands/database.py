@@ -16,7 +16,7 @@ from gdatalog.engine.facts.files import writable
 from gdatalog.engine.facts.outputs import write_answer
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.facts import number_of
+from gdatalog.parser.fact_statements import number_of
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled, without

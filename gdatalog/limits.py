@@ -1,0 +1,166 @@
+"""The limits of a query: chunk size, memory, cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from gdatalog.account import Account
+from gdatalog.cancellation import Watch, current_watch
+from gdatalog.errors import MemoryLimitError, RowLimitError
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Branch, Generate, Join, RulePlan
+from gdatalog.records import dataclass, field
+
+if TYPE_CHECKING:
+    from gdatalog.storage.spill import Spill
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many rows may be looked at: `end`, as `Limits.looked` counts them."""
+
+    end: int
+
+
+class OverBudget(Exception):
+    """Raised when more rows were looked at than a budget allows."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(f"more than {budget.end:,} rows")
+        self.budget = budget
+
+
+OPERATION = 1000  # fixed cost of an array operation, in rows
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of a query. `chunk`: maximum number of rows per level. `watch` receives progress;
+    `poll` raises when the query is cancelled, past its deadline, or one of the `checks` fails.
+
+    `account` tracks memory, and raises above `memory` if rows cannot go to temporary files
+    (`spill`). `count(name, rows)` raises if the relation of `most_rows` has more rows.
+    """
+
+    chunk: int = 1 << 19
+    memory: int | None = None
+    spill: Spill | None = None
+    watch: Watch = field(default_factory=current_watch)
+    most_rows: tuple[str, int] | None = None  # a relation, and its maximum number of rows
+    to_host: bool = False  # whether rows that do not fit a device go to the host
+    # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
+    looked: int = 0
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    account: Account = field(init=False)
+    _written: int = field(init=False)  # bytes in temporary files at the start
+
+    def __post_init__(self) -> None:
+        self.account = Account(self.memory, self.spill)
+        self._written = 0 if self.spill is None else self.spill.written
+
+    def poll(self) -> None:
+        self.watch.poll()
+        for check in self.checks:
+            check()
+
+    @contextmanager
+    def checking(self, check: Callable[[], None]) -> Iterator[None]:
+        """Within this context, polling calls this function, before those of outer contexts."""
+        self.checks.insert(0, check)
+        try:
+            yield
+        finally:
+            self.checks.remove(check)
+
+    @contextmanager
+    def within(self, rows: int | None) -> Iterator[Budget | None]:
+        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
+        if rows is None:
+            yield None
+            return
+        budget = Budget(self.looked + rows)
+
+        def check() -> None:
+            if self.looked > budget.end:
+                raise OverBudget(budget)
+
+        with self.checking(check):
+            yield budget
+
+    def look(self, rows: int) -> None:
+        """Counts the rows that an operation reads."""
+        self.looked += rows + OPERATION
+        self.poll()
+
+    @property
+    def spilled(self) -> int:
+        """The bytes written to temporary files."""
+        return 0 if self.spill is None else self.spill.written - self._written
+
+    def spare(self) -> int:
+        """How many more bytes may be used."""
+        return self.account.spare()
+
+    def count(self, name: str, rows: int) -> None:
+        """Raises an error if a relation has more distinct rows than allowed."""
+        if self.most_rows is not None and self.most_rows[0] == name and rows > self.most_rows[1]:
+            what = "the answer" if name.startswith("?") else name
+            hint = "raise max_rows, or ask for some of the rows: limit=..."
+            message = f"{what} has more rows than max_rows={self.most_rows[1]:,} allows"
+            raise RowLimitError(message, hint=hint)
+
+    def charge(self, what: str, count: int) -> None:
+        """Sets the bytes in use by an owner."""
+        self.account.charge(what, count)
+
+
+# -------------------------------------------------------------------------------- the memory budget
+
+
+# What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
+# while it is searched, and the gathered columns afterwards.
+BYTES_PER_ROW = 160
+LARGEST_CHUNK = 1 << 17  # larger chunks are no faster: they exceed the caches
+SMALLEST_CHUNK = 256
+SHARE = 8  # chunks take at most this part of the free memory
+
+
+def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
+    """How many rows each level of this plan may have at once, if every level is full.
+
+    `spare`: free bytes; chunks of more than `largest` rows are no faster.
+    """
+    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
+
+
+def levels_of(plan: RulePlan) -> int:
+    """How many levels hold a chunk of rows at the same time, at most."""
+    wide = (Join, Generate, Branch)
+    steps = (all_steps(join.steps) for join in plan.joins)
+    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
+
+
+@contextmanager
+def accounted(limits: Limits, device: str) -> Iterator[None]:
+    """Within this context, the thread charges the memory that it holds to these limits.
+
+    If a relation does not fit, its charges are undone, because the next one may be small.
+    """
+    watch, before, account = limits.watch, limits.watch.account, limits.account
+    watch.account = account
+    running = nullcontext() if account.beside is None else account.beside.with_one(account)
+    try:
+        with running, account.restoring(MemoryLimitError):
+            yield
+    except MemoryLimitError:
+        raise
+    except MemoryError as error:
+        if device == "cpu":
+            raise
+        hint = 'another process may hold some; or run on the CPU, device="cpu"'
+        message = f"{device} has not enough memory for this: {error}"
+        raise MemoryLimitError(message, hint=hint) from error
+    finally:
+        watch.account = before

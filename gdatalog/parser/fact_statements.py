@@ -1,0 +1,60 @@
+"""Facts in columns, as statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import FACT, Shape, fact_rule
+
+
+def one_by_one(statements: Iterable[s.Statement]) -> Iterator[s.Statement]:
+    """The same statements, where each fact is one."""
+    for statement in statements:
+        if isinstance(statement, s.Facts):
+            yield from _rules(statement)
+        else:
+            yield statement
+
+
+def examples(facts: s.Facts, shapes: Collection[tuple[str, Shape]]) -> Iterator[s.Rule]:
+    """The first fact of each of these relations and types, in the order of the text."""
+    left = set(shapes)
+    for rule in _rules(facts) if left else ():
+        head = rule.heads[0]
+        types = (arg.type for arg in head.args if isinstance(arg, s.Const))
+        shape = head.name, tuple(types)
+        if shape in left:
+            yield rule
+            left.remove(shape)
+            if not left:
+                return
+
+
+def last_name(facts: s.Facts) -> str:
+    """The relation of the last fact."""
+    names = {columns.name for columns in facts.relations}
+    return next(found[1] for found in reversed([*_found(facts)]) if found[1] in names)
+
+
+def number_of(statements: Iterable[s.Statement]) -> int:
+    """The number of statements, where each fact is one."""
+    return sum(
+        sum(map(len, each.relations)) if isinstance(each, s.Facts) else 1 for each in statements
+    )
+
+
+def _rules(facts: s.Facts) -> Iterator[s.Rule]:
+    names = {columns.name for columns in facts.relations}
+    for found in _found(facts):
+        if found[1] in names:
+            rule = fact_rule(facts.span.source, found)
+            assert rule is not None
+            yield rule
+
+
+def _found(facts: s.Facts) -> Iterator[re.Match[str]]:
+    """The facts of the text, also those of relations that were dropped since."""
+    span = facts.span
+    return re.compile(FACT).finditer(span.source.text, span.start, span.end + 1)
