@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import hash_tables
-from gdatalog.engine.fixpoint import runs
 from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
+from gdatalog.engine.fixpoint.row_hash_set import hash_function
 from gdatalog.storage import loop_tables
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
@@ -85,7 +85,7 @@ def test_rows_are_listed_and_found(
     drawn: tuple[int, tuple[int, ...], list[list[Row]]], asked: int
 ) -> None:
     arity, order, parts = drawn
-    trie = HashTrie(order, arity, runs.hash_function)
+    trie = HashTrie(order, arity, hash_function)
     there: set[Row] = set()
     for number, rows in enumerate(parts):
         if number == asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gdatalog.engine.fixpoint import maintained, row_sets
+from gdatalog.engine.fixpoint import maintained, row_bitmap
 from gdatalog.storage.relation import Relation
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -46,7 +46,7 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(found[column].tolist()) == {7, 9}
         wanted = [range(100), range(-50, 50)][column]
         assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
-    monkeypatch.setattr(row_sets, "MOST_TESTED_BITS", 10)
+    monkeypatch.setattr(row_bitmap, "MOST_TESTED_BITS", 10)
     assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(maintained, "MANY", 1 << 40)
     assert maintained.bitmap_of(relation.store) is None

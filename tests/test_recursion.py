@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine.fixpoint import runs
+from gdatalog.engine.fixpoint import hash_indexes, runs
 from gdatalog.engine.operators import lattice
 from gdatalog.executors import lftj
 from gdatalog.settings import Strategy
@@ -125,7 +125,7 @@ SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
 AT_ONCE = {**SMALL, "loops_from": 0.0}
 SHORT = ((runs, "MERGED_BELOW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
 SHORT += ((loop_tables, "LEAST", 2), (loop_tables, "DENSE", 4), (loop_tables, "DENSE_EACH", 0))
-IN_RUNS = ((runs, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
+IN_RUNS = ((hash_indexes, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "MERGED_BELOW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, SHORT),
