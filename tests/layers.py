@@ -162,8 +162,10 @@ ORDER = {
     """,
     "notebook": "cell answers options help messages magics __init__",
     "parser": """
-        syntax tokens facts conversions heads words failure fact_statements format lists
-        builder grammar mistakes scanner stored reading includes completeness __init__
+        syntax tokens facts conversions heads words failure fact_statements precedence
+        format lists operators builder grammar aggregate_mistakes missing_operands
+        directive_words sql_mistakes missing_dots directive_mistakes mistakes invalid_words
+        scanner stored reading includes completeness __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": """

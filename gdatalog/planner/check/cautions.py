@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
-from gdatalog.parser.words import QUALIFIERS
+from gdatalog.parser.directive_words import QUALIFIERS
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.walk import connected, variables, walk
 from gdatalog.planner.check.wording import did_you_mean, show
