@@ -23,7 +23,7 @@ from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import all_of
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
