@@ -167,10 +167,10 @@ ORDER = {
         directive_words sql_mistakes missing_dots directive_mistakes mistakes invalid_words
         scanner stored reading includes completeness __init__
     """,
-    "patterns": "pattern suites orbits queries __init__",
+    "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan merged functions conditions effects grouped_rows nest cells
-        format stored slices page_schedule placement schedule
+        __init__ join_plan expression_text merged functions conditions effects grouped_rows
+        nest cells labels format stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
@@ -202,7 +202,10 @@ ORDER = {
         cached_intersections level_loop levels tallies branches module lattice worklist
         worklist_tile
     """,
-    "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
+    "report": """
+        tree passes numbers folded round_table rules mermaid text shown indexes plan_nodes
+        plan_tree shared_joins hints costliest profile_tree __init__
+    """,
     "shell": """
         __init__ messages progress_line doctor options output conversation program typed
         statements commands editor repl arguments pattern_commands cli start
@@ -210,14 +213,15 @@ ORDER = {
     "shell/editor": "__init__ terminal known completion highlighting lexer toolkit prompt",
     "storage": """
         __init__ imported_later places load_options table text_functions device_columns
-        column_arrays columns export spill pipes symbols threads row_groups as_text wrong_cells
-        cells plain_text delimited raw rows grouped_rows file_sets row_order key_space
-        data_files column_matching headers dictionary keys sorting row_ids frames row_ops
-        on_device text_files selection duplicates spilled_groups json_files line_blocks
-        parquet_groups readers trie trie_slices row_tests degrees laid_tries facts_files kept
-        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
-        loop_tables remote trie_builder value_counts quantiles device_statistics statistics
-        membership deferred_rows history coded parts ranked_tries relation key_columns
+        column_arrays columns export spill pipes symbols threads row_groups as_text
+        wrong_cells cells plain_text delimited raw rows grouped_rows file_sets row_order
+        key_space data_files column_matching headers dictionary keys sorting row_ids missing
+        frames row_ops on_device text_files selection duplicates spilled_groups json_files
+        line_blocks parquet_groups file_bytes large_files readers trie trie_slices row_tests
+        degrees laid_tries facts_files kept row_store temporary_files writers parquet_folder
+        graph count_tables spilled_tries loop_tables remote trie_builder value_counts
+        quantiles device_statistics statistics membership deferred_rows history coded parts
+        ranked_tries relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here
