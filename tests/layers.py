@@ -100,19 +100,21 @@ UPWARDS = {
 ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
-        __init__ cells layout morsels shares buckets fragments share_search bucket_store collector
-        cluster_run replicated in_place partitioned
+        __init__ cells layout morsels shares buckets fragments share_search bucket_store
+        collector cluster_run replicated block_worker in_place partitioned
     """,
-    "cluster/pool": "broadcast calls task_stage __init__",
+    "cluster/pool": "broadcast_files broadcast calls task_stage __init__",
     "cluster/recursion": """
-        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
-        hash_partitions
+        __init__ routes key_range key_ranges parcels hash_partition owner_steps owner_files
+        checkpoints hash_partitions
     """,
     "cluster/rows": """
-        __init__ shuffle texts survey row_statistics graph_degrees row_keeper loading
-        dask_frames parquet_files
+        __init__ shuffle texts survey row_statistics graph_degrees part_calls row_keeper
+        loading dask_frames parquet_files
     """,
-    "cluster/workers": "__init__ own_device own_process stored_rows local connection",
+    "cluster/workers": """
+        __init__ own_device own_process stored_rows serving local worker_list connection
+    """,
     "codegen": """
         __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers
         llvm_values entry_point llvm_statements machine ir_modules object_files native
@@ -160,7 +162,10 @@ ORDER = {
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk intersection_sources intersection lanes sums device helper group
     """,
-    "notebook": "cell answers options help messages magics __init__",
+    "notebook": """
+        cell answers variables options help messages completion listing progress_bar magics
+        __init__
+    """,
     "parser": """
         syntax tokens facts conversions heads words failure fact_statements precedence
         format lists operators builder grammar aggregate_mistakes missing_operands
@@ -208,9 +213,14 @@ ORDER = {
     """,
     "shell": """
         __init__ messages progress_line doctor options output conversation program typed
-        statements commands editor repl arguments pattern_commands cli start
+        statements parameters registry saving commands editor repl arguments
+        pattern_commands cli start
     """,
-    "shell/editor": "__init__ terminal known completion highlighting lexer toolkit prompt",
+    "shell/commands": "cluster database plans rules settings __init__",
+    "shell/editor": """
+        __init__ terminal known candidates signatures statement_completion completion
+        word_kinds highlighting lexer toolkit bar prompt
+    """,
     "storage": """
         __init__ imported_later places load_options table text_functions device_columns
         column_arrays columns export spill pipes symbols threads row_groups as_text

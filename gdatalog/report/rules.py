@@ -6,11 +6,7 @@ from collections.abc import Iterator
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.join_plan import (
-    Generate,
-    Join,
-    RulePlan,
-)
+from gdatalog.plan.join_plan import Generate, Join, RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 from gdatalog.report.round_table import rule_key

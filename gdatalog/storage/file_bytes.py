@@ -15,14 +15,8 @@ from gdatalog.storage.data_files import damaged
 from gdatalog.storage.delimited import READING
 from gdatalog.storage.file_sets import PACKED
 from gdatalog.storage.imported_later import pa
-from gdatalog.storage.line_blocks import (
-    PIECE,
-    report_size,
-)
-from gdatalog.storage.load_options import (
-    KeptPipes,
-    broken_link,
-)
+from gdatalog.storage.line_blocks import PIECE, report_size
+from gdatalog.storage.load_options import KeptPipes, broken_link
 
 FORMATS = {
     ".csv": "csv",

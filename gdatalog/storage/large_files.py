@@ -28,28 +28,12 @@ from gdatalog.storage.headers import (
     verdict,
 )
 from gdatalog.storage.imported_later import pa
-from gdatalog.storage.line_blocks import (
-    Block,
-    blocks_of,
-    bytes_of_block,
-    each_block,
-    report_size,
-)
-from gdatalog.storage.load_options import (
-    LoadOptions,
-    TypedColumns,
-    check_delimiter,
-)
+from gdatalog.storage.line_blocks import Block, blocks_of, bytes_of_block, each_block, report_size
+from gdatalog.storage.load_options import LoadOptions, TypedColumns, check_delimiter
 from gdatalog.storage.parquet_groups import with_keys
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import (
-    SAMPLE,
-    UTF16,
-    check_width,
-    sniffed,
-    texts_among,
-)
+from gdatalog.storage.text_files import SAMPLE, UTF16, check_width, sniffed, texts_among
 from gdatalog.values import TypeName
 
 

@@ -18,22 +18,13 @@ from gdatalog.storage.frames import table_of_file
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
 from gdatalog.storage.large_files import by_position, tables_of_large
-from gdatalog.storage.line_blocks import (
-    report_size,
-)
-from gdatalog.storage.load_options import (
-    PLAIN,
-    FilePath,
-    KeptPipes,
-    LoadOptions,
-)
+from gdatalog.storage.line_blocks import report_size
+from gdatalog.storage.load_options import PLAIN, FilePath, KeptPipes, LoadOptions
 from gdatalog.storage.parquet_groups import with_keys
 from gdatalog.storage.raw import raw_of_arrow
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import (
-    raw_of_text,
-)
+from gdatalog.storage.text_files import raw_of_text
 
 TEXTS = ("csv", "tsv", "facts")
 
