@@ -20,7 +20,6 @@ from typing import TypeVar
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.records import cached_property
 from gdatalog.storage.degrees import AdjacencyLists
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore
@@ -182,6 +181,11 @@ class EdgeStatistics(RankedEdges):
         self._store = store
         self._in_files: Columns | None = None  # each edge once
         self._ranking: Ranking | None = None
+        self._mirrored: bool | None = None
+        self._symmetric: bool | None = None
+        self._loops: bool | None = None
+        self._skew: float | None = None
+        self._neighbours: Array | None = None  # see `_higher`
 
     @property
     def left(self) -> Array:
@@ -191,21 +195,25 @@ class EdgeStatistics(RankedEdges):
     def right(self) -> Array:
         return self._store.sorted()[1]
 
-    @cached_property
+    @property
     def mirrored(self) -> bool:
         """Whether each column may have the values of the other, as in a symmetric relation. Tested
         without a sort."""
-        return self._store.mirrored()
+        if self._mirrored is None:
+            self._mirrored = self._store.mirrored()
+        return self._mirrored
 
-    @cached_property
+    @property
     def symmetric(self) -> bool:
         """Whether every edge (x, y) has its reverse (y, x)."""
-        return self.mirrored and self._turned()
+        if self._symmetric is None:
+            self._symmetric = self.mirrored and self._turned()
+        return self._symmetric
 
     @property
     def known_symmetric(self) -> bool:
         """Whether the relation is known to be symmetric; computes nothing."""
-        return self.__dict__.get("symmetric") is True
+        return self._symmetric is True
 
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, reversed, are those from lower to higher
@@ -231,31 +239,41 @@ class EdgeStatistics(RankedEdges):
         left, right = self.left, self.right
         return gathered(_of_pieces(kept, left, right), (left.dtype, right.dtype), spill)
 
-    @cached_property
+    @property
     def loops(self) -> bool:
         """Whether a vertex has an edge to itself."""
-        left, right = self._store.as_they_are()
-        return bool((left == right).any())
+        if self._loops is None:
+            left, right = self._store.as_they_are()
+            self._loops = bool((left == right).any())
+        return self._loops
 
-    @cached_property
+    @property
     def skew(self) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        by_degree = _pairs(self._higher)
-        return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
+        if self._skew is None:
+            ranking, by_degree = self.ranking(), _pairs(self._higher)
+            self._skew = ranking.pairs_by_key / by_degree if by_degree else 1.0
+        return self._skew
 
-    @cached_property
+    @property
     def _higher(self) -> Array:
         """How many neighbours of higher rank each rank has."""
-        ranking = self.ranking()
-        count = len(ranking.labels)
-        found = np.zeros(count, dtype=np.int64)
-        for some in self._of_ranked(lambda a, b: np.bincount(np.minimum(a, b), minlength=count)):
-            found += some
-        found[ranking.loops] -= 1
-        return _narrow(found)
+        if self._neighbours is None:
+            ranking = self.ranking()
+            count = len(ranking.labels)
+            found = np.zeros(count, dtype=np.int64)
+
+            def lower(a: Array, b: Array) -> Array:
+                return np.bincount(np.minimum(a, b), minlength=count)
+
+            for some in self._of_ranked(lower):
+                found += some
+            found[ranking.loops] -= 1
+            self._neighbours = _narrow(found)
+        return self._neighbours
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -316,7 +334,7 @@ class EdgeStatistics(RankedEdges):
     @property
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
-        higher = self._higher.nbytes if "_higher" in vars(self) else 0
+        higher = 0 if self._neighbours is None else self._neighbours.nbytes
         return ranking + higher
 
 
