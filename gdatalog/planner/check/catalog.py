@@ -54,7 +54,7 @@ class CatalogRelation:
 @dataclass(slots=True)
 class Declarations:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
-    types: dict[str, TypeName] = field(default_factory=lambda: BASE_TYPES | TYPE_SYNONYMS)
+    types: dict[str, TypeName] = field(default_factory=dict)
     directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ def collect(
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Declarations:
     """Collects the relations and types of a program, and the errors of its declarations."""
-    catalog = Declarations(broken=broken)
+    catalog = Declarations(types=BASE_TYPES | TYPE_SYNONYMS, broken=broken)
     _types([each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
