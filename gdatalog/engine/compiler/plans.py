@@ -16,7 +16,7 @@ from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import all_of
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.storage.relation import Relation

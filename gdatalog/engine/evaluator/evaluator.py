@@ -35,7 +35,7 @@ from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
