@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TypeVar
@@ -289,7 +289,7 @@ class EdgeStatistics(RankedEdges):
         if self.symmetric:
             found = self._where(operator.le, spill)
         else:
-            ends = ((np.minimum(a, b), np.maximum(a, b)) for a, b in _stretches(left, right))
+            ends = _of_pieces(_upwards, left, right)
             found = gathered(ends, [np.promote_types(left.dtype, right.dtype)] * 2, spill)
             if not any(
                 all(bool(less(a, b).all()) for a, b in _stretches(left, right))
@@ -300,7 +300,7 @@ class EdgeStatistics(RankedEdges):
             self._in_files = found
         return found
 
-    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
+    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterable[Made]:
         """Calls `work` with the ranks of the edges' lower and higher keys, in batches."""
         ranking = self.ranking()
         left, right = self._edges()
@@ -338,23 +338,31 @@ class EdgeStatistics(RankedEdges):
         return ranking + higher
 
 
-def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
+def _stretches(left: Array, right: Array, least: int = 0) -> list[Columns]:
     """Parts of two columns, each of at least `least` rows, except the last one."""
-    step = max(STRETCH, least)
+    step, found = max(STRETCH, least), []
     for start in range(0, len(left), step):
-        yield left[start : start + step], right[start : start + step]
+        found.append((left[start : start + step], right[start : start + step]))
+    return found
 
 
 def _of_pieces(
     work: Callable[[Array, Array], Made], left: Array, right: Array, least: int = 0
-) -> Iterator[Made]:
+) -> Iterable[Made]:
     """Calls `work` with the parts of two columns, in their order; several at once if there is
     memory."""
     length = max(STRETCH, least)
     most = current_watch().account.spare() // (PIECE * length)
     pieces = _stretches(left, right, least)
+    if len(pieces) < 2:
+        return [work(*rows) for rows in pieces]
     several = most > 1 and len(left) > length
     return ahead(lambda rows: work(*rows), pieces, several, min(most, cores()))
+
+
+def _upwards(a: Array, b: Array) -> Columns:
+    """Edges from their lower to their higher ends."""
+    return np.minimum(a, b), np.maximum(a, b)
 
 
 def _pairs(counts: Array) -> float:

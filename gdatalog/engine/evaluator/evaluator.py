@@ -170,7 +170,7 @@ class Evaluator:
         for stratum in strata:
             new = [name for name in stratum.relations if name not in self.known]
             self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated(name for name in new if name in self.known)
+            upcoming.evaluated([name for name in new if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
     def _evaluate_one(
