@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
     "claims": {"cancellation"},
-    "turns": {"cancellation", "claims", "errors", "progress"},
+    "turns": {"cancellation", "claims", "errors", "progress", "threads"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
