@@ -251,7 +251,7 @@ class DeviceRounds:
 
     def _appending(self, launch: _RoundLaunch) -> tuple[CupyKernel, int, Any]:
         rows, pool = self.relations[launch.into], launch.pool
-        kernel = self.kernels.kernel(_appending(rows.columns), "append_rows")
+        kernel = self.kernels.kernel(_appending(pool.outputs, rows.columns), "append_rows")
         pairs = [each for both in zip(pool.outputs, rows.columns, strict=True) for each in both]
         at = BOARD_WORDS + GROWN_WORDS * launch.into
         numbers = at, launch.at, pool.count, pool.block_rows
@@ -357,13 +357,11 @@ class DeviceRounds:
             self.limits.charge(what, 0)
 
 
-def _appending(columns: Columns) -> str:
-    """The source of the kernel that appends rows with columns of these types."""
-    kinds = [type_of(column) for column in columns]
-    pairs = [
-        f"ARRAY(const {kind}) out{at}, ARRAY({kind}) rows{at}" for at, kind in enumerate(kinds)
-    ]
-    copies = [f"rows{at}[to + i] = out{at}[from + i];" for at in range(len(kinds))]
+def _appending(outputs: Sequence[Array], columns: Columns) -> str:
+    """The source of the kernel that appends rows of `outputs` to columns of these types."""
+    kinds = [*enumerate(zip(map(type_of, outputs), map(type_of, columns), strict=True))]
+    pairs = [f"ARRAY(const {a}) out{at}, ARRAY({b}) rows{at}" for at, (a, b) in kinds]
+    copies = [f"rows{at}[to + i] = ({b})out{at}[from + i];" for at, (_, b) in kinds]
     return f"""#include "rounds.cuh"
 KERNEL(append_rows)(ARRAY(i64) board, ARRAY(i32) counts, {", ".join(pairs)}, i64 relation,
                     i64 follower, i64 blocks, i64 block_rows) {{
