@@ -171,6 +171,7 @@ def test_a_round_is_three_launches_and_one_wait(monkeypatch: pytest.MonkeyPatch)
         assert len(db.query(CHAIN)) == 210
     # The first one queues two rounds.
     assert counted == [(6, 1), *[(3, 1)] * 19]
+    assert not hasattr(driver, "recordings") or driver.recordings == 1
 
 
 def test_a_pool_that_is_full_ends_a_round_early(
@@ -227,7 +228,7 @@ def room_for(times: int) -> Any:
         if not left[0]:
             raise gdatalog.MemoryLimitError("no room")
         left[0] -= 1
-        for number, rows in enumerate(self.relations):
+        for number in range(len(self.relations)):
             self._move(number, 0, self._needed(number, 1))
 
     return make

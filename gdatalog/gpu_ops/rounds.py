@@ -30,6 +30,7 @@ HALTED, BOARD_WORDS = 0, 1
 ROWS, BEGIN, END, GROWN_WORDS = 0, 1, 2, 3
 FOUND, FOLLOWS, SIZES, CONTROL, FOLLOWER_WORDS = 0, 1, 2, 3, 4
 
+RECORDED_FROM = 4  # rounds with the same launches, from which on one launch queues all of them
 LINE = 16  # words to which control words are aligned
 POOL_SHARE = 16  # a pool takes at most this part of the free memory
 # The share of the memory beside the bitmaps that rows may take.
@@ -147,6 +148,7 @@ class DeviceRounds:
         self.launches: list[_RoundLaunch] = []
         self.found: list[int] = []
         self.words = BOARD_WORDS + GROWN_WORDS * len(relations)
+        self._changed()
 
     def add(self, loops: RoundLoops) -> None:
         """Prepares the launch of a rule."""
@@ -236,10 +238,20 @@ class DeviceRounds:
 
     def _queued(self) -> Any:
         """Queues a round; returns the reading of its result."""
+        if self._alike == RECORDED_FROM:
+            self._launch = self.driver.recorded(self._launch_all)
+        self._alike += 1
+        self._launch()
+        return self._reading()
+
+    def _launch_all(self) -> None:
         for launch in self.launches:
             self._queue(launch)
         self.next.launch(1, THREADS, self._ended)
-        return self._reading()
+
+    def _changed(self) -> None:
+        """Arguments of kernels have changed."""
+        self._alike, self._launch = 0, self._launch_all
 
     def _queue(self, launch: _RoundLaunch) -> None:
         """Queues the kernel of a rule, and the one that appends its rows."""
@@ -284,6 +296,7 @@ class DeviceRounds:
                 raise GiveUp
             self._read(words)
             launch.grow()
+            self._changed()
             self._make_room(1)
             self.resume.launch(1, 1, [self.board, launch.at])
             self._queue(launch)
@@ -340,6 +353,7 @@ class DeviceRounds:
 
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
+        self._changed()
         rows, at = self.relations[number], BOARD_WORDS + GROWN_WORDS * number
         part = np.array([rows.count, rows.begin, rows.end], dtype=np.int64)
         self.board[at : at + GROWN_WORDS] = self.xp.asarray(part)
