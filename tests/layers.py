@@ -139,8 +139,8 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
-        incremental lattice linear partitioned counted workers worklist
+        __init__ base again copy fallback host once placed semi_naive row_rounds bitmap_rounds
+        codes incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
@@ -160,7 +160,7 @@ ORDER = {
         __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
         cupy_driver heads sources kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk intersection_sources intersection lanes sums device helper group
+        launch walk rounds intersection_sources intersection lanes sums device helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics
