@@ -50,7 +50,7 @@ _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 # A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing,
 # then sleeps PAUSE between polls. A driver that must not spin sleeps SHORT_PAUSE from the start.
 BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
-PINNED = 1 << 16  # bytes of a thread's pinned buffer, through which small results come
+PINNED = 1 << 19  # bytes of a thread's pinned buffer, through which small results come
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -67,19 +67,31 @@ class Resources:
     shared: int
 
 
-class PackedArguments(tuple[Any, ...]):
-    """A kernel's arguments, as CuPy takes them."""
+class PackedArguments:
+    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
+    them. They keep the arrays alive."""
 
-    __slots__ = ()
+    __slots__ = ("_arrays", "_places", "_words", "address")
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._arrays = args
+        self._words = np.array([_word(value) for value in args] or [0], dtype=np.uint64)
+        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
+        self._places = places + np.uint64(self._words.ctypes.data)
+        self.address = int(self._places.ctypes.data)
 
 
 class CupyKernel:
     """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
-    threads the device runs at once."""
+    threads the device runs at once; `cuda`: CuPy's module."""
 
-    def __init__(self, function: Any, name: str, occupancy: Callable[[int, int], int]) -> None:
+    def __init__(
+        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
+    ) -> None:
         self._function = function
         self._name = name
+        self._pointer = function.kernel.ptr
+        self._cuda = cuda
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
 
@@ -90,22 +102,24 @@ class CupyKernel:
 
     def packed(self, args: Sequence[Any]) -> PackedArguments:
         """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
-        return PackedArguments(map(_argument, args))
+        return PackedArguments(args)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
         """Launches `blocks` blocks of `threads` threads."""
         if blocks <= 0:
-            return  # CuPy would launch one block
-        if not isinstance(args, PackedArguments):
-            args = self.packed(args)
+            return  # CUDA would refuse it
+        packed = args if isinstance(args, PackedArguments) else self.packed(args)
+        cuda = self._cuda
         with explaining_failure(self._name):
-            self._function((blocks,), (threads,), args)
+            stream = cuda.get_current_stream().ptr
+            size = blocks, 1, 1, threads, 1, 1, 0
+            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
         found = self._resident.get(threads)
         if found is None:
-            found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
+            found = self._resident[threads] = self._occupancy(self._pointer, threads)
         return found
 
 
@@ -135,15 +149,15 @@ def bare(source: str) -> str:
     return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
 
 
-def _argument(value: Any) -> Any:
-    """Arrays as they are; numbers as 64 bits, which kernels expect."""
+def _word(value: Any) -> int:
+    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
     if isinstance(value, (int, np.integer)):
-        return np.int64(value)
+        return int(value) % (1 << 64)
     if isinstance(value, (float, np.floating)):
-        return np.float64(value)
+        return int(np.float64(value).view(np.uint64))
     if not value.flags.c_contiguous:
         raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return value
+    return int(value.data.ptr)
 
 
 class CupyDriver:
@@ -217,7 +231,7 @@ class CupyDriver:
                 _ = function.kernel  # compiles, or loads from the cache
             except self.xp.cuda.compiler.CompileException as refused:
                 raise compile_error(refused.get_message(), source, label) from None
-            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit)
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self.xp.cuda)
         return made
 
     def _fit(self, pointer: int, threads: int) -> int:
@@ -303,7 +317,8 @@ class CupyDriver:
         """
         with explaining_failure("a kernel"):
             fetched = self._begin_to_read(reads)
-            event = self.xp.cuda.Event(disable_timing=True)
+            event = vars(self._mine).get("event") or self.xp.cuda.Event(disable_timing=True)
+            self._mine.event = event
             event.record()
             started, asked = perf_counter(), None
             while True:
@@ -348,6 +363,12 @@ class CupyDriver:
             parts.append((array, mine.bytes[at : at + size]))
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
+
+    def write(self, array: Any, values: Any) -> None:
+        """Writes a few values of the host to an array, before later kernels."""
+        runtime, stream = self.xp.cuda.runtime, self.xp.cuda.get_current_stream().ptr
+        to = runtime.memcpyHostToDevice  # CUDA has read the host's memory when it returns
+        runtime.memcpyAsync(array.data.ptr, values.ctypes.data, values.nbytes, to, stream)
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for
