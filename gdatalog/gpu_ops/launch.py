@@ -281,8 +281,8 @@ class Launch:
             pool.counts.fill(0)
             reads = control, *(pool.few if brief else (pool.counts,))
         self.kernel.launch(self.grid, THREADS, self._arguments(pool))
-        stop = int(Word.STOP), int(Reason.STOPPED)
-        words, *found = driver.wait(self.limits.poll, control, *stop, reads)
+        stop = (Word.STOP,), int(Reason.STOPPED)
+        words, *found = driver.wait(self.limits.poll, control, *stop, driver.reading(reads))
         status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
         if status in (Reason.FAILED, Reason.OVERFLOWED):
             raise GiveUp
