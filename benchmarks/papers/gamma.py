@@ -25,7 +25,7 @@ WAYS = {"pinned only": ("pages", False), "pages": ("pages", True), "cells": ("ce
         "as chosen": ("auto", True)}  # fmt: skip
 SHARE, SMALL_SHARE = 0.1, 0.5  # of the memory that a query holds
 DEVICES = ("cuda:0", "cuda:0,1", "cuda:0,1,2,3")
-INDEXES = "counted(count()) <- E(a, b), E(b, c), L(a, x), L(b, y), L(c, z). ?- counted(c)."
+INDEXES = "counted(count()) <- E(a, b), E(b, c), L(a, _), L(b, _), L(c, _). ?- counted(c)."
 POOLS = (1 << 12, 1 << 16, 1 << 22)  # rows
 
 
