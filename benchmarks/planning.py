@@ -18,7 +18,8 @@ import gdatalog as gd
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
 from gdatalog.engine import draft
-from gdatalog.planner.order.search import Orders, PlanInputs
+from gdatalog.planner.order.order_cache import Orders
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.records import replace
 
 _NOTE = "CPU seconds of planning alone; a machine that others use may need twice as much"

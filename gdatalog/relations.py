@@ -11,7 +11,7 @@ from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
-from gdatalog.planner.check.walk import ruled
+from gdatalog.planner.check.statements import ruled
 from gdatalog.planner.check.wording import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result

@@ -18,10 +18,7 @@ from gdatalog.engine.compiler.compiler import Compiler
 from gdatalog.engine.context import Cluster
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.results import Results
-from gdatalog.engine.execution import (
-    Execution,
-    Usage,
-)
+from gdatalog.engine.execution import Execution, Usage
 from gdatalog.engine.facts.files import Files
 from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
@@ -35,8 +32,8 @@ from gdatalog.parser.syntax import Decl
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import caution_of
+from gdatalog.planner.check.statements import Part
 from gdatalog.planner.check.validity import Validity
-from gdatalog.planner.check.walk import Part
 from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace

@@ -162,8 +162,10 @@ ORDER = {
     """,
     "notebook": "cell answers options help messages magics __init__",
     "parser": """
-        syntax tokens facts conversions heads words failure fact_statements format lists
-        builder grammar mistakes scanner stored reading includes completeness __init__
+        syntax tokens facts conversions heads words failure fact_statements precedence
+        format lists operators builder grammar aggregate_mistakes missing_operands
+        directive_words sql_mistakes missing_dots directive_mistakes mistakes invalid_words
+        scanner stored reading includes completeness __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": """
@@ -172,21 +174,27 @@ ORDER = {
     """,
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
-        normalise new_values domains order aggregate_items witnesses list_reuse components
-        conjunction build join rewrite program rule pipeline __init__
+        failing normalise new_values domains encoded_constants order aggregate_items
+        witnesses list_reuse components conjunction build join rewrite program rule pipeline
+        __init__
     """,
     "planner/check": """
-        walk wording checked invalid bindings scopes __init__ rule_text reach catalog lists
-        safety strata cautions heads expansion inlining names types lattice column_names
-        program extending validity
+        walk wording checked invalid bindings scopes __init__ motions rule_text reach
+        catalog named_types lists safety cycles cycle_errors strata souffle_cautions
+        cautions heads expansion inlining names types lattice column_names fact_shapes
+        declarations schemas program extending statements validity
     """,
     "planner/order": """
-        __init__ scans steps edges pattern formula sampling cost search_space atoms opening
-        single_atom search pattern_maker symmetry
+        __init__ loop_work scans steps edges pattern formula sampling cost states
+        search_space atoms opening single_atom beam search order_cache canonical_order
+        plan_inputs twins pattern_maker automorphisms degree_order symmetry
     """,
     "planner/rewrite": """
-        __init__ folding adornments columns_read linear_recursion parts quotients orbits outer_loops
-        passing recursion_cost suffix dead_variables elimination rewriting algebra magic_sets
+        __init__ worklist_key counts_read folding adornments columns_read linear_recursion
+        parts quotients isomorphic orbits outer_plans outer_loops known_bindings
+        linear_closures passing recursion_cost suffix cuts rounds_cost signatures
+        dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
+        magic_sets
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves

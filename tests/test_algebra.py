@@ -18,7 +18,7 @@ from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.parser import parse
 from gdatalog.plan.join_plan import Branch, Join, RulePlan, Tally
-from gdatalog.planner.order.cost import work_of
+from gdatalog.planner.order.loop_work import work_of
 from gdatalog.planner.rewrite import algebra as planned
 from gdatalog.planner.rewrite.quotients import partitions
 from tests.cases import share

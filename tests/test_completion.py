@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.parser.words import DIRECTIVES
+from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import prompt_settings
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature

@@ -16,7 +16,8 @@ from terminal import ROOT
 import gdatalog as gd
 from gdatalog.gpu_ops.diagnosis import checks
 from gdatalog.gpu_ops.probe import Probe
-from gdatalog.parser.words import DIRECTIVES, INFIX_WORDS
+from gdatalog.parser.directive_words import DIRECTIVES
+from gdatalog.parser.words import INFIX_WORDS
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.shell import arguments, cli
 

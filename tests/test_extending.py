@@ -15,7 +15,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.extending import KeptProgram, extended
 from gdatalog.planner.check.program import examine
-from gdatalog.planner.check.walk import names_of, reads_of
+from gdatalog.planner.check.statements import names_of, reads_of
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 

@@ -13,7 +13,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.parser import format_node, parse
 from gdatalog.planner.check import validity
-from gdatalog.planner.check.walk import without
+from gdatalog.planner.check.statements import without
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 

@@ -21,7 +21,7 @@ from gdatalog.cpu_ops import best_values
 from gdatalog.engine.operators import lattice
 from gdatalog.parser import parse
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot
-from gdatalog.planner.check.lattice import Fixed, Motion, Moving, motion
+from gdatalog.planner.check.motions import Fixed, Motion, Moving, motion
 from gdatalog.values import TypeName
 from tests import test_engine_oracle as oracle
 from tests.cases import share

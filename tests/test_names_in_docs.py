@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gdatalog.parser import words
+from gdatalog.parser import directive_words, words
 from gdatalog.plan.functions import ALIASES, FUNCTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,7 +126,7 @@ def cuda() -> frozenset[str]:
 @cache
 def words_of_the_language() -> frozenset[str]:
     found: set[str] = {*FUNCTIONS, *ALIASES}
-    for value in vars(words).values():
+    for value in (*vars(words).values(), *vars(directive_words).values()):
         if isinstance(value, (dict, set, frozenset, tuple, list)):
             found.update(each for each in value if isinstance(each, str))
     return frozenset(found)

@@ -20,7 +20,8 @@ from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import sampling
-from gdatalog.planner.order.search import Orders, PlanInputs
+from gdatalog.planner.order.order_cache import Orders
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.settings import Thresholds
@@ -118,7 +119,7 @@ def test_sizes_count_in_powers_of_four() -> None:
 
 
 def test_what_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.planner.order.search.MOST_KEPT_ORDERS", 2)
+    monkeypatch.setattr("gdatalog.planner.order.order_cache.MOST_KEPT_ORDERS", 2)
     orders = Orders()
     sizes: dict[str, RelationStatistics] = {
         name: Assumed(600, 100, arity) for name, arity in ARITIES.items()

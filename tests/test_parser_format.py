@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.parser import format_node, parse
+from gdatalog.parser.precedence import BINARY
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -43,10 +44,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.parser.syntax import (
-    Test as LoneTest,
-)
-from gdatalog.parser.tokens import BINARY
+from gdatalog.parser.syntax import Test as LoneTest
 from gdatalog.values import INT_MAX, INT_MIN
 from tests.cases import cases
 

@@ -17,9 +17,10 @@ import gdatalog as gd
 from gdatalog.plan.join_plan import Apply, Constant, Join, JoinPlan, Slot
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
+from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.order.pattern import QueryPattern
-from gdatalog.planner.order.search import Orders, Search
-from gdatalog.planner.order.search_space import Extension, Order, SearchState
+from gdatalog.planner.order.search import Search
+from gdatalog.planner.order.states import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.settings import Thresholds
 from gdatalog.storage.statistics import Statistics

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.parser.words import DIRECTIVES
+from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.shell import cli, repl
 from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.output import Output

@@ -15,7 +15,8 @@ from gdatalog import patterns
 from gdatalog.patterns.pattern import Pattern, restrictions, turns
 from gdatalog.planner.order.steps import OutOfSteps, Steps
 from gdatalog.planner.rewrite import algebra
-from gdatalog.planner.rewrite.quotients import _canonical, _CanonicalForm, _numbered, partitions
+from gdatalog.planner.rewrite.isomorphic import _canonical, _CanonicalForm, _numbered
+from gdatalog.planner.rewrite.quotients import partitions
 
 Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]
 

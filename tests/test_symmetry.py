@@ -23,8 +23,9 @@ from gdatalog.plan.join_plan import Apply, Constant, JoinPlan, Restore, RulePlan
 from gdatalog.planner import build, conjunction, rule
 from gdatalog.planner import items as body
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
-from gdatalog.planner.order import symmetry
-from gdatalog.planner.order.edges import Symmetries, comparison, literals_of
+from gdatalog.planner.order import degree_order, symmetry
+from gdatalog.planner.order.automorphisms import Symmetries, literals_of
+from gdatalog.planner.order.edges import comparison
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.relation import Relation
 from tests.cases import cases, share
@@ -80,8 +81,8 @@ def force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rewrites wherever it is sound."""
     tune(monkeypatch, degree_skew=0.0)
     monkeypatch.setattr(build, "RESTORED", -1e9)
-    monkeypatch.setattr(symmetry, "_promising", lambda *args: True)
-    monkeypatch.setattr(symmetry, "_can_wait", lambda *args: True)
+    monkeypatch.setattr(degree_order, "_promising", lambda *args: True)
+    monkeypatch.setattr(degree_order, "_can_wait", lambda *args: True)
     monkeypatch.setattr(symmetry, "_degrees_help", lambda *args: True)
 
 
@@ -430,7 +431,7 @@ def test_what_is_known_of_a_graph() -> None:
 def test_rewriting_is_switched_in_one_place() -> None:
     """These tests reach what they force by its name."""
     assert rule.one_of_each is symmetry.one_of_each
-    assert conjunction.in_degree_order is symmetry.in_degree_order
+    assert conjunction.in_degree_order is degree_order.in_degree_order
 
 
 @settings(max_examples=cases(40), deadline=None)

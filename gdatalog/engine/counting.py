@@ -15,7 +15,7 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.host import NUMBERS, OnHost
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
+from gdatalog.planner.rewrite.counts_read import asks_for_counts, counted_rule, counts_of
 from gdatalog.records import replace
 
 Readers = dict[tuple[str, ...], Stratum]  # strata that read counts, by their relations

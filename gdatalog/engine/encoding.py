@@ -22,8 +22,9 @@ from gdatalog.engine.row_codes import dictionaries, in_codes, note_codes, note_c
 from gdatalog.parser.syntax import Atom
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.walk import all_of
-from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
-from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of
+from gdatalog.planner.encoded_constants import encoded_rules
+from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Thresholds

@@ -32,7 +32,7 @@ from gdatalog.plan.stored import FORMAT, Places, UnknownFormat, packed, unpacked
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.observed import Observed, ObservedValues, observing, same_answers
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import replace
 from gdatalog.settings import Thresholds

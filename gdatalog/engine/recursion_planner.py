@@ -24,7 +24,7 @@ from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Unsuited
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
-from gdatalog.planner.rewrite.linear_recursion import first_of
+from gdatalog.planner.rewrite.linear_closures import first_of
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 

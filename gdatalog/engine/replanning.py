@@ -18,7 +18,7 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.plan.join_plan import Join, Version
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation

@@ -10,7 +10,7 @@ from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import all_of
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.rule import RuleOptions
 from gdatalog.values import TypeName
 

@@ -153,7 +153,7 @@ class StratumRun:
 
             count = found + sum(map(count_of, parts))
             new = cancellable(count, added) if self.context.device is CPU else added()
-        if parts or not found:
+        if self.context.metrics.lasting and (parts or not found):
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 

@@ -20,7 +20,8 @@ from gdatalog.engine.facts.outputs import to_stdout
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import one_by_one
-from gdatalog.planner.check.walk import Node, children, names_of, walk
+from gdatalog.planner.check.statements import names_of
+from gdatalog.planner.check.walk import Node, children, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 

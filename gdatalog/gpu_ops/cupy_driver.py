@@ -47,10 +47,13 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 # A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
-# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing,
-# then sleeps PAUSE between polls. A driver that must not spin sleeps SHORT_PAUSE from the start.
-BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
-PINNED = 1 << 16  # bytes of a thread's pinned buffer, through which small results come
+# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing.
+# Then it sleeps between polls, without the interpreter's lock: for 1/SHARE of the time that it has
+# waited, at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
+BUSY, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.00002, 0.01, 16  # seconds
+# Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
+# under way.
+PINNED = 1 << 16
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -107,6 +110,14 @@ class CupyKernel:
         if found is None:
             found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Arrays that are being copied to the host: `fetch` returns them after the `event`."""
+
+    event: Any
+    fetch: Callable[[], list[Any]]
 
 
 class _Relieved:
@@ -287,46 +298,51 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
+    def reading(self, arrays: Sequence[Any]) -> Reading:
+        """Begins to read arrays after the kernels that are launched so far. At most two readings of
+        a thread are under way."""
+        fetch = self._begin_to_read(arrays)
+        event = self.xp.cuda.Event(disable_timing=True)
+        event.record()
+        return Reading(event, fetch)
+
     def wait(
         self,
         poll: Callable[[], None],
         flags: Any,
-        at: int,
+        places: Sequence[int],
         stop: int,
-        reads: Sequence[Any] = (),
+        reading: Reading,
     ) -> list[Any]:
-        """Waits for all launched kernels, and calls `poll` now and then. Returns NumPy copies of
-        the arrays `reads`.
+        """Waits for the kernels before a reading, and calls `poll` now and then. Returns NumPy
+        copies of the arrays.
 
-        If `poll` raises, `flags[at] = stop` asks the running kernels to end. A second interrupt is
-        raised at once, without waiting for the kernel.
+        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end. A
+        second interrupt is raised at once, without waiting for them.
         """
         with explaining_failure("a kernel"):
-            fetched = self._begin_to_read(reads)
-            event = self.xp.cuda.Event(disable_timing=True)
-            event.record()
             started, asked = perf_counter(), None
             while True:
                 try:
                     # `event.done` stays false after a kernel has failed.
-                    status = self.xp.cuda.runtime.eventQuery(event.ptr)
+                    status = self.xp.cuda.runtime.eventQuery(reading.event.ptr)
                     if status != NOT_READY:
-                        event.synchronize()
+                        reading.event.synchronize()
                         break
                     if asked is None:
                         poll()
-                    if perf_counter() - started > BUSY:
-                        sleep(PAUSE)
-                    elif not self.spins:
-                        sleep(SHORT_PAUSE)
+                    waited = perf_counter() - started
+                    if waited > BUSY or not self.spins:
+                        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
                     asked = problem
-                    self._write(flags, at, stop)
+                    for at in places:
+                        self._write(flags, at, stop)
         if asked is not None:
             raise asked
-        return fetched()
+        return reading.fetch()
 
     def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
         """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
@@ -337,10 +353,12 @@ class CupyDriver:
         if sum(sizes) + 8 * len(sizes) > PINNED:
             return lambda: [fetched(cuda, array) for array in arrays]
         if not hasattr(mine, "held"):
-            mine.held = cuda.alloc_pinned_memory(PINNED)
-            mine.bytes = np.frombuffer(mine.held, np.uint8, PINNED)
+            mine.held = cuda.alloc_pinned_memory(2 * PINNED)
+            mine.bytes = np.frombuffer(mine.held, np.uint8, 2 * PINNED)
+            mine.begin = 0
         runtime, stream = cuda.runtime, cuda.get_current_stream().ptr
-        at, parts = 0, []
+        at = mine.begin = PINNED - mine.begin  # the other buffer
+        parts = []
         for array, size in zip(arrays, sizes, strict=True):
             there = array.data.ptr, size, runtime.memcpyDeviceToHost, stream
             if size:

@@ -259,8 +259,8 @@ class Launch:
         self.kernel.launch(self.grid, THREADS, args)
         here = self.loops.printed.single and self.part is WHOLE
         reads = (control, *outputs) if here else (control, pool.fills) if outputs else (control,)
-        stop = int(Word.STOP), int(Reason.STOPPED)
-        words, *found = driver.wait(self.limits.poll, control, *stop, reads)
+        stop = (Word.STOP,), int(Reason.STOPPED)
+        words, *found = driver.wait(self.limits.poll, control, *stop, driver.reading(reads))
         status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
         if status in (Reason.FAILED, Reason.OVERFLOWED):
             raise GiveUp

@@ -10,12 +10,11 @@ import re
 
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import one_by_one
-from gdatalog.parser.tokens import BINARY, POWER, PREFIX
+from gdatalog.parser.precedence import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import constant_text, is_list, quoted, shown_name
 
 Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
-
 _WHOLE = 100  # binds tighter than any operator
 
 
@@ -41,9 +40,6 @@ def format_node(node: Node) -> str:
             return _directive(node)
         case _:
             return _literal(node) if isinstance(node, s.Literal) else _value(node)
-
-
-# ------------------------------------------------------------------------------ expressions
 
 
 def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
@@ -106,9 +102,6 @@ def _list(nodes: tuple[s.Expr, ...]) -> str:
     return ", ".join([_value(node) for node in nodes])
 
 
-# --------------------------------------------------------------------------------- literals
-
-
 def _literal(node: s.Literal) -> str:
     match node:
         case s.Atom(name, (item,)) if is_list(name):
@@ -151,9 +144,6 @@ def _is_group(node: s.Literal) -> bool:
 
 def _grouped(node: s.Literal) -> str:
     return f"({_literal(node)})"
-
-
-# ------------------------------------------------------------------------------- directives
 
 
 def _directive(node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint) -> str:

@@ -11,10 +11,11 @@ from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.errors import Caution, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.parser.facts import FactReader
-from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
+from gdatalog.parser.failure import Failure, missing_dot
 from gdatalog.parser.heads import statement
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
+from gdatalog.parser.sql_mistakes import sql, sql_comment
 from gdatalog.parser.stored import StoredText
 from gdatalog.parser.syntax import Program, Statement
 from gdatalog.parser.tokens import MANY_CONSTANTS

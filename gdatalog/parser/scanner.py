@@ -11,6 +11,13 @@ from __future__ import annotations
 import re
 
 from gdatalog.errors import Caution, ParseError, SourceText, Span
+from gdatalog.parser.directive_words import (
+    DIRECTIVE_TYPES,
+    DIRECTIVES,
+    REFUSED_DIRECTIVES,
+    directive_length,
+)
+from gdatalog.parser.invalid_words import column_one, wrong_token
 from gdatalog.parser.lists import comparisons, constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
@@ -20,18 +27,7 @@ from gdatalog.parser.tokens import (
     string_token,
     timestamp_token,
 )
-from gdatalog.parser.words import (
-    DIRECTIVE_TYPES,
-    DIRECTIVES,
-    INFIX_WORDS,
-    NAMED,
-    REFUSED_DIRECTIVES,
-    column_one,
-    directive_length,
-    find_aggregates,
-    find_prefix_words,
-    wrong_token,
-)
+from gdatalog.parser.words import INFIX_WORDS, NAMED, find_aggregates, find_prefix_words
 from gdatalog.records import dataclass
 
 NESTING = 200  # maximum depth of brackets and of nodes

@@ -1,8 +1,8 @@
 """The syntax tree.
 
 Frozen dataclasses, each with its span; equality ignores spans. Bodies consist of literals,
-arguments of expressions. The parser creates every node except those under "made by the checks",
-which name resolution substitutes for others.
+arguments of expressions. The parser creates every node except `Distinct`, `Range` and
+`HeadAggregate`, which name resolution substitutes for others.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ LONG = 32  # minimum number of operators in a row that become a Chain
 
 def _span() -> Span:
     return field(default=NOWHERE, compare=False, repr=False)
-
-
-# ------------------------------------------------------------------------------ expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +131,6 @@ class Aggregate:
 Expr = Const | Var | Wildcard | Param | Values | ListParam | FunctionCall | Chain | Cast | Aggregate
 
 
-# --------------------------------------------------------------------------------- literals
-
-
 @dataclass(frozen=True, slots=True)
 class Atom:
     """`E(x, y)`. Until name resolution also a call of a function, such as `contains("a", x)` or
@@ -208,9 +202,6 @@ class Or:
     span: Span = _span()
 
 
-# ------------------------------------------------------------ literals: made by the checks
-
-
 @dataclass(frozen=True, slots=True)
 class Distinct:
     """`distinct(x, y, z)`: pairwise different."""
@@ -240,9 +231,6 @@ class HeadAggregate:
 
 
 Literal = Atom | Compare | Member | Test | Not | And | Or | Distinct | Range
-
-
-# ------------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True, slots=True)

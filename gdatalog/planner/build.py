@@ -23,8 +23,9 @@ from gdatalog.planner.list_reuse import reuse_lists
 from gdatalog.planner.order.atoms import AtomState
 from gdatalog.planner.order.opening import all_cuts, kind_of, open_atom, within_atom
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
-from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.order.search_space import RESTORED, Order
+from gdatalog.planner.order.plan_inputs import PlanInputs
+from gdatalog.planner.order.search_space import RESTORED
+from gdatalog.planner.order.states import Order
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import without_looser
-from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.order.symmetry import in_degree_order, without_implied
+from gdatalog.planner.order.degree_order import in_degree_order
+from gdatalog.planner.order.plan_inputs import PlanInputs
+from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.records import dataclass

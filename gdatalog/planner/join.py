@@ -9,8 +9,8 @@ from gdatalog.plan.join_plan import Expr, GivenRows, JoinPlan, Restore, Slot, Ve
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.compaction import compact_rows
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.scans import scanning
-from gdatalog.planner.order.search import PlanInputs
 from gdatalog.records import dataclass, replace
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from gdatalog.planner import conjunction, join, program, rule
 from gdatalog.planner.check import program as checks
 from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
-from gdatalog.planner.rewrite.linear_recursion import made_linear
+from gdatalog.planner.rewrite.linear_closures import made_linear
 from gdatalog.planner.rewrite.magic_sets import magic_program
 
 PASSES: Mapping[str, Sequence[Callable[..., Any]]] = {

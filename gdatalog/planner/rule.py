@@ -16,10 +16,11 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import all_of, contains_head_aggregate, count_variables, variables
 from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.scans import given_of, scan_of, scanning
-from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
+from gdatalog.planner.rewrite.algebra import Algebra, signed_sum
+from gdatalog.planner.rewrite.body_counts import pays, tabled
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

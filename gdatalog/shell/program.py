@@ -26,7 +26,7 @@ from gdatalog.options import parse_seconds, parse_threads
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Facts, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
-from gdatalog.planner.check.walk import names_of
+from gdatalog.planner.check.statements import names_of
 from gdatalog.planner.passes import PassTrace
 from gdatalog.progress import amount
 from gdatalog.records import dataclass

@@ -17,7 +17,7 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import number_of, one_by_one
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.walk import is_fact, names_of, ruled
+from gdatalog.planner.check.statements import is_fact, names_of, ruled
 from gdatalog.progress import amount
 from gdatalog.relations import RelationEntry
 from gdatalog.shell.conversation import Conversation

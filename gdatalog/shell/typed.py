@@ -11,10 +11,10 @@ from itertools import takewhile
 
 from gdatalog.errors import SourceText
 from gdatalog.parser.completeness import is_ended
-from gdatalog.parser.failure import is_sql
+from gdatalog.parser.directive_words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.parser.scanner import scan
+from gdatalog.parser.sql_mistakes import is_sql
 from gdatalog.parser.tokens import Token
-from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import GOES_ON, PROMPT
 

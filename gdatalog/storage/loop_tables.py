@@ -13,6 +13,7 @@ its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count as numbers
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ _NO_KEYS: Array = np.empty(0, dtype=np.int64)
 
 
 Functions = Callable[[str], Any]
+
+versions = numbers(1)  # of arrays that loops read in place
 
 
 class TooLong(Exception):
@@ -123,7 +126,8 @@ class HashLevel:
 
 class HashTrie:
     """`columns`: the relation's columns, in the order of the levels. `arity`: the relation's number
-    of columns."""
+    of columns. `version` is another one whenever an array has been replaced; no two tries share
+    one."""
 
     def __init__(self, columns: Sequence[int], arity: int, functions: Functions) -> None:
         self.columns = tuple(columns)
@@ -132,9 +136,14 @@ class HashTrie:
         self.levels = [HashLevel(at == 0, at == last, functions) for at in range(len(columns))]
         self.total = 0  # rows that have been added
         self.layouts: dict[object, Any] = {}
-        self._nbytes: int | None = None  # None: it may have changed
+        self._changed()
         if self.levels[-1].root or not self.whole:
             self.table(last)
+
+    def _changed(self) -> None:
+        """Called when an array has been replaced."""
+        self.version = next(versions)
+        self._nbytes: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -147,12 +156,12 @@ class HashTrie:
         level = self.levels[depth]
         if not (len(level.keys) or level.root):
             level.make_table(int(self.levels[depth - 1].counts[0]))
-            self._nbytes = None
+            self._changed()
         return level.keys
 
     def add(self, rows: Sequence[Array]) -> None:
         """Adds rows, which must be new."""
-        self._nbytes, count = None, len(rows[0])
+        count = len(rows[0])
         columns = [np.ascontiguousarray(rows[at], dtype=np.int32) for at in self.columns]
         for start in range(0, count, PIECE):
             piece = [column[start : start + PIECE] for column in columns]
@@ -171,6 +180,7 @@ class HashTrie:
             done = self._rows(level, column, nodes, done, count, out)
             if done == count:
                 break
+            self._changed()
             if level.dense:
                 value = int(column[done])
                 if not 0 <= value - level.low < len(level.index):
@@ -181,6 +191,7 @@ class HashTrie:
             below, count = self.levels[self.levels.index(level) + 1], int(level.counts[0])
             if 2 * count > len(below.spans):  # makes room for the lists of the nodes
                 below.spans = _longer(below.spans, 4 * count, True)
+                self._changed()
         return out
 
     def _rows(

@@ -324,8 +324,9 @@ class HashPartitions:
             _share_out([did for did in followed if did.relation == name], count)
         course.followed = self._rule_metrics(told) if aligned else []
         ran = course.followed if aligned else course.rounds and followed
-        rules = self.run.record.end_round() if ran else []
-        course.rounds.append(Round(len(course.rounds), new, total, rules))
+        if ran:
+            self.run.record.end_round()
+        course.rounds.append(Round(len(course.rounds), new, total))
         self._check_improving(told, total, len(course.rounds) - 1)
         return course.rounds[-1]
 

@@ -10,7 +10,7 @@ from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.parser.syntax import Rule
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.walk import names_of
+from gdatalog.planner.check.statements import names_of
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 

@@ -19,8 +19,9 @@ from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import last_name
 from gdatalog.planner.check import Checked, CheckedQuery, Stratum
+from gdatalog.planner.check.statements import names_of
 from gdatalog.planner.check.validity import VALID, Validity
-from gdatalog.planner.check.walk import names_of, walk
+from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.magic_sets import MagicProgram
 from gdatalog.records import cached_property, dataclass, field
 from gdatalog.storage.relation import Relation

@@ -25,7 +25,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.validity import VALID, Validity, check_over, check_with
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.program import rewritten
 from gdatalog.records import dataclass, replace

@@ -17,8 +17,8 @@ from gdatalog.errors import Caution, Error, Note, SourceText, Span
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.names import CALLABLE
+from gdatalog.planner.check.statements import reads_of as relations_read
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
-from gdatalog.planner.check.walk import reads_of as relations_read
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.values import INT_MAX, Value
 

@@ -16,7 +16,7 @@ from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import all_of
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.storage.relation import Relation
@@ -202,7 +202,7 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
 
 def planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
     """What `make` plans for some rules, in a thread of its own if that may take long."""
-    long = _takes_long(rules)
+    long = takes_long(rules)
     if long:
         with spending("planning"):
             return apart(make)
@@ -211,7 +211,7 @@ def planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
         return make()
 
 
-def _takes_long(rules: Sequence[CheckedRule]) -> bool:
+def takes_long(rules: Sequence[CheckedRule]) -> bool:
     """Whether planning may take more than some 20 ms: it compares the orders of many variables, or
     plans many literals or alternatives. Several groups with `;` multiply their alternatives."""
     names = length = groups = 0

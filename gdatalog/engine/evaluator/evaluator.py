@@ -8,11 +8,12 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
@@ -22,7 +23,7 @@ from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
-from gdatalog.engine.evaluator.results import MadeOf, Read, Results, StratumResult
+from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
 from gdatalog.engine.evaluator.upcoming import Upcoming
 from gdatalog.engine.facts.rows import fact_rows, in_rows
 from gdatalog.engine.facts.unions import extended, settled, union
@@ -34,7 +35,7 @@ from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
 from gdatalog.planner.check import Checked, Schema, Stratum
-from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
@@ -67,7 +68,7 @@ class Evaluator:
     stored: Mapping[str, Relation]
     facts: Callable[[str], FactList]  # the facts of a relation
     results: Results = field(default_factory=Results)
-    keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
+    keep: Keeps = Keeps()  # which results are cached
     asked: Collection[str] = ()  # the relations that will be requested
     # Frees a relation that is not read again; None if later calls may read it.
     let_go: Callable[[str], None] | None = None
@@ -183,27 +184,27 @@ class Evaluator:
         if stratum.relations in counting:
             self.known.update(self._of_counts(counting[stratum.relations]))
             return
-        found = self._recall(stratum)
-        if found is None and self._is_kept(stratum.relations):
-            of, poll = self._inputs_of(stratum), self.context.limits.poll
-            with self.results.evaluating(stratum.relations, *of, poll) as claim:
-                found = claim.found or self._recall(stratum)
+        found, kept = self._recall(stratum), self._is_kept(stratum.relations)
+        if found is None:
+            claim: AbstractContextManager[Claim | None] = nullcontext()
+            if kept:
+                of, poll = self._inputs_of(stratum), self.context.limits.poll
+                claim = self.results.evaluating(stratum.relations, *of, poll)
+            with claim as held:
+                if held is not None:
+                    found = held.found or self._recall(stratum)
                 if found is None:
-                    found = self._made(stratum, upcoming, asked, counting)
-                    if found.keys() == set(stratum.relations):  # not only counts
-                        claim.found = found
-        self.known.update(found or self._made(stratum, upcoming, asked, counting))
+                    found = self._follow(stratum)
+                    found = found or self._counted(stratum, upcoming, asked, counting)
+                    if not found:
+                        self._plan_ahead(upcoming)
+                        ready = self._ready.pop(stratum.relations, None)
+                        found = self._run(stratum, *(ready or self.planned(stratum)))
+                    if held is not None and found.keys() == set(stratum.relations):
+                        held.found = found  # otherwise these are only counts
+        self.known.update(found)
         if self.let_go is not None:
             self._let_go(stratum, self.let_go)
-
-    def _made(
-        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
-    ) -> Relations:
-        """The relations of a stratum that has no valid result."""
-        found = self._follow(stratum) or self._counted(stratum, upcoming, asked, counting)
-        if not found:
-            self._plan_ahead(upcoming)
-        return found or self._run(stratum)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -398,9 +399,16 @@ class Evaluator:
         """The inputs of strata, or of one stratum with the rows that its relations have."""
         schemas, types = self.checked.schemas, self.checked.param_types
         schemas = {**schemas, **self._counts} if self._counts else schemas
-        own = () if stratum is None else stratum.relations
-        seeds = {name: in_rows(self._seeds(name)) for name in own}
-        given = self.context, schemas, types, self.relation, self.program.plans, seeds
+        relation: Callable[[str], Relation] = self.relation
+        seeds = {}
+        if stratum is not None:
+            for name in self.program.reads(stratum):
+                if name not in self.known:
+                    self.relation(name)
+            relation = self.known.__getitem__
+            for name in stratum.relations:
+                seeds[name] = in_rows(self._seeds(name))
+        given = self.context, schemas, types, relation, self.program.plans, seeds
         return StratumInputs(*given, replan=self._again)
 
     def planned(self, stratum: Stratum) -> Planned:
@@ -424,9 +432,7 @@ class Evaluator:
         inputs = self.inputs(stratum)
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
-    def _run(self, stratum: Stratum) -> Relations:
-        ready = self._ready.pop(stratum.relations, None)
-        plan, inputs = ready or self.planned(stratum)
+    def _run(self, stratum: Stratum, plan: StratumPlan, inputs: StratumInputs) -> Relations:
         kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
         relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
         found = self.results.get(stratum.relations)

@@ -11,6 +11,8 @@ from gdatalog.storage.rows import Columns
 
 ROW_BYTES = 64  # of a row in an index, at most
 
+Key = tuple[tuple[int, ...], bool]
+
 
 class HashIndexes:
     """Indexes by column order, and by whether they get new rows after the relation's turn.
@@ -20,7 +22,7 @@ class HashIndexes:
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
-        self.tries: dict[tuple[tuple[int, ...], bool], HashTrie | None] = {}
+        self.tries: dict[Key, HashTrie | None] = {}
         self._complete = {False: True, True: True}  # whether they have the new rows
 
     @property
@@ -31,24 +33,17 @@ class HashIndexes:
         """Records new rows, whose turn comes later."""
         self._complete = {False: False, True: False}
 
-    def trie(
-        self,
-        columns: tuple[int, ...],
-        behind: bool,
-        runs: Sequence[Relation],
-        last: Relation | None,
-        spare: int,
+    def made(
+        self, key: Key, runs: Sequence[Relation], last: Relation | None, spare: int
     ) -> HashTrie | None:
-        """Returns an index, and builds it from all runs if necessary; `last`: the new run."""
-        key = columns, behind
-        if key not in self.tries:
-            rows = [run for run in runs if run is not last or self._complete[behind]]
-            fits = self._fit(sum(run.length for run in rows), spare)
-            trie = HashTrie(columns, self.arity, hash_function) if fits else None
-            self.tries[key] = trie
-            for run in rows:
-                for block in run.blocks():
-                    self._add(key, block)
+        """Builds an index of all runs; `last`: the new run."""
+        columns, behind = key
+        rows = [run for run in runs if run is not last or self._complete[behind]]
+        fits = self._fit(sum(run.length for run in rows), spare)
+        self.tries[key] = HashTrie(columns, self.arity, hash_function) if fits else None
+        for run in rows:
+            for block in run.blocks():
+                self._add(key, block)
         return self.tries[key]
 
     def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
@@ -67,7 +62,7 @@ class HashIndexes:
         Otherwise plans read sorted indexes, which may be in files."""
         return 2 * ROW_BYTES * more + self.nbytes <= spare
 
-    def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:
+    def _add(self, key: Key, block: Columns) -> None:
         trie = self.tries[key]
         if trie is None:
             return

@@ -10,6 +10,7 @@ import numpy as np
 
 from gdatalog.engine.fixpoint.row_bitmap import zeros
 from gdatalog.storage.key_space import KeySpace
+from gdatalog.storage.loop_tables import versions
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -56,6 +57,7 @@ class Hashed:
         self.slots = zeros(1 << bits, self.spill)
         bounds = [*self.space.bounds, self.shift]
         # Arguments of compiled loops.
+        self.version = next(versions)
         self.arguments = {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
 
     @staticmethod

@@ -314,7 +314,8 @@ class MarkedRounds(StratumRun):
                 self._advance(marked, passing)
                 new = {name: table.count for name, table in marked.items()}
                 total = {name: table.length for name, table in marked.items()}
-                Round(work.round, new, total, self.record.end_round()).tell(work)
+                self.record.end_round()
+                Round(work.round, new, total).tell(work)
         return True
 
     def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, RelationInRounds]) -> bool:

@@ -12,15 +12,11 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.engine.operators.partitioned import (
-    Partitioned,
-    PartitionedStratum,
-    PreparedFixpoint,
-)
+from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum, PreparedFixpoint
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.rewrite.columns_read import counts_of
+from gdatalog.planner.rewrite.counts_read import counts_of
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 

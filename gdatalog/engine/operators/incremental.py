@@ -40,7 +40,7 @@ from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
 from gdatalog.plan.join_plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.relation import Relation

@@ -36,7 +36,7 @@ from gdatalog.plan import join_plan as p
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.planner.check.motions import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.layouts import layouts_of

@@ -12,7 +12,7 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.rewrite.linear_recursion import LinearStratum, made_linear
+from gdatalog.planner.rewrite.linear_closures import LinearStratum, made_linear
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 

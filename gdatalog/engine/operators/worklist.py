@@ -27,7 +27,8 @@ from gdatalog.engine.operators.partitioned import (
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.planner.rewrite.linear_recursion import KEY, partitioning_of, with_key
+from gdatalog.planner.rewrite.linear_recursion import partitioning_of
+from gdatalog.planner.rewrite.worklist_key import KEY, with_key
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column

@@ -6,34 +6,27 @@ no error that only follows from one of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from gdatalog.errors import Caution, Error, TypeMismatchError
+from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import (
-    Checked,
-    CheckedQuery,
-    CheckedRule,
-    Schema,
-    Stratum,
-    ValueList,
-)
-from gdatalog.planner.check.catalog import Declarations, collect, show_schema
+from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, Stratum, ValueList
+from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.column_names import names_of_columns, place_named
+from gdatalog.planner.check.declarations import collect
+from gdatalog.planner.check.fact_shapes import Shape, shapes_of, with_floats
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
-from gdatalog.planner.check.reach import with_rows
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.safety import check_safety
+from gdatalog.planner.check.schemas import schemas_of
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
-from gdatalog.planner.check.walk import Shape, shapes_of, with_floats
-from gdatalog.planner.check.wording import either
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
@@ -153,7 +146,7 @@ def settle(draft: ProgramDraft) -> None:
     """All relations get schemas, and the program is complete if it has no errors."""
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
     named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.named}
-    schemas = _schemas(draft.types, named, draft.facts)
+    schemas = schemas_of(draft.types, named, draft.facts)
     if draft.errors:
         return
     schemas |= {name: Schema(name, *values.schema) for name, values in draft.lists.items()}
@@ -243,72 +236,3 @@ def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
     """The facts, with floats for int literals in columns of floats."""
     floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
     return tuple([with_floats(fact, floats) for fact in facts]) if floats else tuple(facts)
-
-
-# -------------------------------------------------------------------------------- schemas
-
-
-def _schemas(
-    types: TypeInference, named: Mapping[str, tuple[str, ...]], facts: Iterable[str]
-) -> dict[str, Schema]:
-    """The columns of every relation; `named` gives their names where no declaration does. An error
-    for each column whose type nothing settles; if its relation can have no row, it is int.
-
-    `facts`: the relations that have facts.
-    """
-    schemas: dict[str, Schema] = {}
-    for name in types.columns:
-        relation = types.catalog.relations.get(name)
-        if relation is not None and relation.schema is not None:
-            schemas[name] = relation.schema
-            continue
-        kinds = types.column_types(name)
-        columns = named.get(name) or tuple([f"c{at}" for at in range(len(kinds))])
-        schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
-    if not types.errors:
-        _open_columns(types, schemas, facts)
-    return schemas
-
-
-def _open_columns(
-    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str]
-) -> None:
-    """One error for all columns that one declaration would settle."""
-    relations = types.catalog.relations.values()
-    unsettled = [
-        each
-        for each in relations
-        if each.schema is None
-        and not each.broken
-        and (each.arity is None or types.open_columns(each.name))
-    ]
-    if not unsettled:
-        return
-    reported: set[int] = set()
-    rules = [rule for rule, _, _ in types.seen]
-    derived = {rule.head.name for rule in rules}
-    read = {
-        name for each in types.catalog.directives if each.kind == "input" for name in each.names
-    }
-    given = {each.name for each in relations if each.name not in derived or each.schema}
-    reached = with_rows(rules, given.union(read, facts))
-    # undefined relations first: declaring them may settle the others
-    for relation in sorted(unsettled, key=lambda r: r.said == "is defined with"):
-        name, schema = relation.name, schemas[relation.name]
-        if name not in reached:
-            continue
-        if relation.arity is None:
-            message = f"nothing says which columns `{name}` has"
-            hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
-            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
-        open_here = []
-        for at, same in types.open_columns(name).items():
-            if same not in reported:
-                reported.add(same)
-                open_here.append(f"`{schema.columns[at]}`")
-        if open_here:
-            columns, have = ("columns", "have") if len(open_here) > 1 else ("column", "has")
-            of = f"the {columns} {either(open_here, 'and')} of `{name}` {have}"
-            hint = f"declare it, as in `.decl {show_schema(schema)}`"
-            message = f"nothing says which type {of}"
-            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))

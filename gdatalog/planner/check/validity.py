@@ -18,8 +18,8 @@ from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.extending import KeptProgram, extended
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.program import examine
+from gdatalog.planner.check.statements import names_of, reads_of, without
 from gdatalog.planner.check.strata import components
-from gdatalog.planner.check.walk import names_of, reads_of, without
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType

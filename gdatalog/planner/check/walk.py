@@ -5,9 +5,8 @@ Some modules import this one as `w`.
 
 from __future__ import annotations
 
-import typing
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any, TypeVar
 
 from gdatalog.errors import Span
@@ -17,9 +16,7 @@ from gdatalog.records import replace
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
 K = TypeVar("K", bound=Node)
-
 LEAVES = frozenset({s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam})
-
 # The fields that hold the nodes directly below, in the order of the text. `rest` has pairs of an
 # operator and a node.
 _BELOW: dict[type, tuple[str, ...]] = {
@@ -162,130 +159,3 @@ def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
                 numbers += part[1]
         parts = [*apart, (own, numbers)]
     return sorted([sorted(numbers) for _, numbers in parts])
-
-
-# The relations that a statement defines or reads, and facts among statements.
-
-# The parts of a relation that can be dropped: its rules, its data, or all.
-Part = typing.Literal["all", "rules", "data"]
-
-
-def names_of(statement: s.Statement) -> tuple[str, ...]:
-    """The relations that a statement defines, declares or directs."""
-    if isinstance(statement, s.Rule):
-        return tuple([head.name for head in statement.heads])
-    if isinstance(statement, s.Facts):
-        return tuple([columns.name for columns in statement.relations])
-    return statement.names if isinstance(statement, (s.Decl, s.Directive)) else ()
-
-
-def reads_of(statement: s.Statement) -> set[str]:
-    """The relations that a rule reads (functions that stand as literals are among them)."""
-    if not isinstance(statement, s.Rule) or statement.body is None:
-        return set()
-    heads = (arg for head in statement.heads for arg in head.args)
-    return {atom.name for atom in all_of(s.Atom, statement.body, *heads)}
-
-
-def is_fact(statement: s.Statement) -> bool:
-    return isinstance(statement, s.Facts) or (
-        isinstance(statement, s.Rule) and statement.body is None
-    )
-
-
-def ruled(statements: Iterable[s.Statement]) -> set[str]:
-    """The relations that have rules."""
-    return {
-        name
-        for statement in statements
-        if isinstance(statement, s.Rule) and statement.body is not None
-        for name in names_of(statement)
-    }
-
-
-def without(
-    statements: Iterable[s.Statement], gone: Collection[str], part: Part = "all"
-) -> list[s.Statement]:
-    """The statements without a part of some relations.
-
-    A statement about several relations keeps the others. The "data" of a relation are its facts and
-    `.input`s. Its declaration is removed only with "all" of it.
-    """
-    left: list[s.Statement] = []
-    for statement in statements:
-        if any(name in gone for name in names_of(statement)):
-            left += _less(statement, gone, part)
-        else:
-            left.append(statement)
-    return left
-
-
-def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence[s.Statement]:
-    match statement:
-        case s.Rule():
-            if part not in ("all", "data" if statement.body is None else "rules"):
-                return [statement]
-            heads = tuple([head for head in statement.heads if head.name not in gone])
-            return [replace(statement, heads=heads)] if heads else []
-        case s.Facts(relations):
-            if part == "rules":
-                return [statement]
-            left = tuple([columns for columns in relations if columns.name not in gone])
-            return [replace(statement, relations=left)] if left else []
-        case s.Directive(kind):
-            if part == "rules" or (part == "data" and kind != "input"):
-                return [statement]
-            return _renamed(statement, gone)
-        case s.Decl():
-            if part == "rules" or (part == "data" and "input" not in statement.qualifiers):
-                return [statement]
-            rest = _renamed(statement, gone)
-            if part == "all":
-                return rest
-            own = tuple([name for name in statement.names if name in gone])
-            others = tuple([word for word in statement.qualifiers if word != "input"])
-            return [*rest, replace(statement, names=own, qualifiers=others)]
-        case _:
-            return [statement]
-
-
-def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.Statement]:
-    names = tuple([name for name in statement.names if name not in gone])
-    return [replace(statement, names=names)] if names else []
-
-
-# Facts whose arguments are all constants or parameters. Their shape: the types of the constants and
-# the names of the parameters.
-
-Shape = tuple[str, ...]
-
-
-def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
-    """The relations and shapes of such a fact's heads, or of such facts; None for any other
-    statement."""
-    if type(statement) is s.Facts:
-        return [(each.name, kinds) for each in statement.relations for kinds in each.kinds]
-    if type(statement) is not s.Rule or statement.body is not None:
-        return None
-    shapes = []
-    for head in statement.heads:
-        kinds: list[str] = []
-        for arg in head.args:
-            if type(arg) is s.Const:
-                kinds.append(arg.type)
-            elif type(arg) is s.Param:
-                kinds.append("$" + arg.name)
-            else:
-                return None
-        shapes.append((head.name, tuple(kinds)))
-    return shapes
-
-
-def with_floats(atom: s.Atom, floats: Sequence[int]) -> s.Atom:
-    """The fact with floats for int literals in the columns `floats`."""
-    args = list(atom.args)
-    for at in floats:
-        arg = args[at]
-        if isinstance(arg, s.Const) and arg.type == "int":
-            args[at] = replace(arg, type="float", value=float(arg.value))
-    return replace(atom, args=tuple(args))

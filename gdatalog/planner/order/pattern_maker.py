@@ -1,30 +1,24 @@
-"""Builds the pattern of a conjunction of opened atoms and other items.
-
-Its variables are in a canonical order that depends neither on names nor on the order of the text:
-they are ranked by their role in the answer, then repeatedly by the items they occur in and the
-ranks of the variables beside them (colour refinement). Remaining ties hardly matter. Of twins,
-which are interchangeable variables, the search tries only one.
-"""
+"""Builds the pattern of a conjunction of opened atoms and other items."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from math import inf, prod
 
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.order.atoms import AtomState
+from gdatalog.planner.order.canonical_order import in_canonical_order
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
     PatternAtom,
     QueryPattern,
     ValueRange,
-    bits,
 )
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.plan_inputs import PlanInputs
+from gdatalog.planner.order.twins import find_twins
 from gdatalog.planner.statistics import PASSES, ColumnTest, Looked, OfEdges
 
 # Selectivity of other tests, and of negations.
@@ -245,172 +239,3 @@ def _within(
         )
         inputs.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
     return shares
-
-
-# ---------------------------------------------------------------------------------- canonical order
-
-
-ROUNDS = 3
-
-
-def in_canonical_order(
-    items: Sequence[n.Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
-) -> list[str]:
-    """The variables of the items; `asked` are in the order of the answer."""
-    names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
-    shapes = [_shape(item) for item in items]
-    places: dict[str, list[int]] = {name: [] for name in names}
-    for number, (_, variables) in enumerate(shapes):
-        for name in frozenset(variables):
-            places[name].append(number)
-    first = {
-        name: f"{name in outer} {name in live} {asked.index(name) if name in asked else -1}"
-        for name in names
-    }
-    rank = _ranks(first)
-    for _ in range(ROUNDS):
-        if len(set(rank.values())) == len(names):
-            break
-        seen = {}
-        for name in names:
-            around = sorted(
-                f"{shapes[at][0]}:" + ",".join(_seen(name, other, rank) for other in shapes[at][1])
-                for at in places[name]
-            )
-            seen[name] = f"{rank[name]:03} " + ";".join(around)
-        rank = _ranks(seen)
-    return sorted(names, key=rank.__getitem__)
-
-
-def _seen(name: str, other: str, rank: dict[str, int]) -> str:
-    return "." if other == name else str(rank[other])
-
-
-def _ranks(texts: dict[str, str]) -> dict[str, int]:
-    places = {text: at for at, text in enumerate(sorted(set(texts.values())))}
-    return {name: places[text] for name, text in texts.items()}
-
-
-def _shape(item: n.Item) -> tuple[str, list[str]]:
-    """An item without the names of its variables; and its variables in order of appearance."""
-    variables: list[str] = []
-    match item:
-        case n.AtomItem():
-            args = " ".join([_expr(arg, variables) for arg in item.args])
-            return f"{item.relation} {item.version} {item.ranked} {args}", variables
-        case n.TestItem():
-            return _expr(item.test, variables), variables
-        case n.Equation():
-            sides = f"{_expr(item.left, variables)} = {_expr(item.right, variables)}"
-            return sides, variables
-        case n.GenerateItem():
-            values = " ".join(
-                _expr(value, variables) for value in (*item.values, *(item.span or ()))
-            )
-            return f"{_expr(item.slot, variables)} in {values}", variables
-        case _:
-            return type(item).__name__, sorted(item.variables)
-
-
-def _expr(expr: Expr, variables: list[str]) -> str:
-    match expr:
-        case Slot():
-            variables.append(expr.name)
-            return "_"
-        case Constant():
-            return repr(expr.value)
-        case Parameter():
-            return f"${expr.name}"
-        case Apply():
-            args = " ".join([_expr(arg, variables) for arg in expr.args])
-            return f"({expr.function} {args})"
-
-
-# -------------------------------------------------------------------------------------------- twins
-
-
-# A literal's shape, and its variables with their places.
-Literal = tuple[object, tuple[tuple[int, int], ...]]
-
-
-def find_twins(pattern: QueryPattern) -> None:
-    """Finds interchangeable variables, which occur in the same literals.
-
-    Only the first unbound twin is tried next, and only the last bound twin can have been last.
-    """
-    opaque = pattern.outer | pattern.live | pattern.computed | pattern.risky
-    for whole in (*pattern.equal, *(whole for whole, _ in pattern.tests)):
-        opaque |= whole
-    for given in pattern.given:
-        opaque |= 1 << given.variable | given.sources
-    for needs in (*(a.needs for a in pattern.aggregates.values()), *dict(pattern.late).values()):
-        opaque |= needs
-    pattern.before, pattern.behind = [0] * len(pattern.names), [0] * len(pattern.names)
-    free = pattern.everything & ~opaque
-    if not free & (free - 1):
-        return
-    said = _said_of_each(pattern)
-    # Twins of a twin are twins: each variable is compared with one of each class.
-    classes: dict[object, list[list[int]]] = {}
-    for at in bits(free):
-        alike = classes.setdefault(_signature(at, said[at], pattern.ranges.get(at)), [])
-        for twins in alike:
-            if _are_twins(pattern, at, twins[0], said):
-                for other in twins:
-                    pattern.before[at] |= 1 << other
-                    pattern.behind[other] |= 1 << at
-                twins.append(at)
-                break
-        else:
-            alike.append([at])
-
-
-def _are_twins(
-    pattern: QueryPattern, at: int, other: int, said: Sequence[Sequence[Literal]]
-) -> bool:
-    both = 1 << at | 1 << other
-    if (pattern.around_each[at] ^ pattern.around_each[other]) & ~both:
-        return False
-    # A literal with both variables is in both lists, and must count once.
-    some = [literal for literal in said[other] if at not in _variables(literal)]
-    some += said[at]
-    swap = {at: other, other: at}
-    return Counter(_renamed(one, swap) for one in some) == Counter(
-        _renamed(one, {}) for one in some
-    )
-
-
-def _said_of_each(pattern: QueryPattern) -> list[list[Literal]]:
-    """The literals of each variable: their shape, and their variables with places."""
-    said: list[list[Literal]] = [[] for _ in pattern.names]
-    literals: list[Literal] = []
-    for atom in pattern.atoms:
-        turned = atom.turned and len(atom.columns) == 2
-        places = tuple([(0 if turned else column, at) for at, column in atom.columns.items()])
-        literals.append(((atom.source, atom.fixed), places))
-    for (low, high), strict in pattern.below.items():
-        literals.append((strict, ((0, low), (1, high))))
-    wholes = (*pattern.filters, *(sum([1 << at for at in pair]) for pair in pattern.unequal))
-    literals += [(None, tuple([(0, at) for at in bits(whole)])) for whole in wholes]
-    for literal in literals:
-        for at in _variables(literal):
-            said[at].append(literal)
-    return said
-
-
-def _variables(literal: Literal) -> list[int]:
-    return [at for _, at in literal[1]]
-
-
-def _renamed(literal: Literal, names: Mapping[int, int]) -> object:
-    what, places = literal
-    return what, frozenset([(place, names.get(at, at)) for place, at in places])
-
-
-def _signature(at: int, said: Sequence[Literal], cut: ValueRange | None) -> object:
-    """A key that twins share."""
-    literals = Counter(
-        (what, len(places), next(place for place, own in places if own == at))
-        for what, places in said
-    )
-    return frozenset(literals.items()), None if cut is None else cut.bounds

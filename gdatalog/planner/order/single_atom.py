@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
-from gdatalog.planner.order.search_space import Order
+from gdatalog.planner.order.states import Order
 
 MOST_ORDERED = 5  # most variables for which all orders are compared
 

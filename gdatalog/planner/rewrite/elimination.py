@@ -14,9 +14,9 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from gdatalog.plan.join_plan import Join, JoinPlan, Slot, Term
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
-from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
-from gdatalog.planner.rewrite import orbits
+from gdatalog.planner.order.loop_work import PUSH, work_of
+from gdatalog.planner.rewrite import local_counts
 from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import (
     hanging,
@@ -51,7 +51,9 @@ class Elimination(CountJoins):
         best = self.copied()
         rests = [best._without_hanging(items)]
         best._add(best._cheapest(rests[0]), term)
-        alike = items if self.live else orbits.in_ranks(items, self.sizes, self.inputs.thresholds)
+        alike = (
+            items if self.live else local_counts.in_ranks(items, self.sizes, self.inputs.thresholds)
+        )
         for cycles, peaked in ((False, False), (True, False), (True, True)) if self.tally else ():
             if peaked and best.cost - self.cost < self.inputs.thresholds.algebra_peaks:
                 break
@@ -147,26 +149,26 @@ class Elimination(CountJoins):
 
     def _local_counts(
         self, part: Sequence[Item], key: tuple[str, ...]
-    ) -> orbits.LocalCounts | None:
+    ) -> local_counts.LocalCounts | None:
         if not self._is_local(part, key):
             return None
-        return orbits.local_counts(tuple(part), key, self.sizes, self._builder())
+        return local_counts.local_counts(tuple(part), key, self.sizes, self._builder())
 
     def _by_peaks(
         self, part: Conjunction, key: tuple[str, ...], term: Term
     ) -> Iterator[Elimination]:
         """Ways to add a table as a sum over the variables that have the greatest value."""
-        for cases in orbits.peaks(part, key, self.sizes):
+        for cases in local_counts.peaks(part, key, self.sizes):
             way = self.copied()
             if all(way._add_peak(case, term) for case in cases):
                 yield way
 
-    def _add_peak(self, case: orbits.Peak, term: Term) -> bool:
+    def _add_peak(self, case: local_counts.Peak, term: Term) -> bool:
         """Adds what one case contributes to a table; False if its images are in no single trie."""
         live = tuple(sorted({name for image in case.images for name in image}))
         inner = replace(self.copied(), live=live, whole_lists=True)
         join = inner._by_value(case.items)
-        images = orbits.turned_images(join, case.images)
+        images = local_counts.turned_images(join, case.images)
         if images is None:
             return False
         self._take(inner)

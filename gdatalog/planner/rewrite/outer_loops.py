@@ -18,13 +18,13 @@ from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, places_of, variables_of
-from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import ends, operator, types_of
-from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.order.search_space import Order
+from gdatalog.planner.order.loop_work import work_of
+from gdatalog.planner.order.plan_inputs import PlanInputs
+from gdatalog.planner.order.states import Order
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.rewrite import parts
-from gdatalog.planner.rewrite.quotients import Isomorphic
+from gdatalog.planner.rewrite import outer_plans, parts
+from gdatalog.planner.rewrite.isomorphic import Isomorphic
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import dataclass, field, replace
 
@@ -111,7 +111,7 @@ class CountJoins:
         for each in tallies:
             inner = self._filling(builder, each, rows)
             made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
-        at = parts.behind(steps, first)
+        at = outer_plans.behind(steps, first)
         steps = (*steps[:at], *made, *steps[at:])
         return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
 
@@ -252,7 +252,7 @@ class CountJoins:
                 held.add(key)
             if len(messages) > before:
                 plan = self._reading(items, rest, first, messages, rows)
-                if parts.fills_first(plan, first):
+                if outer_plans.fills_first(plan, first):
                     yield plan
 
     def _reading(
@@ -266,8 +266,8 @@ class CountJoins:
         """A join that fills tables below its outer loop, and reads them."""
         rest = list(rest)
         for name in first:
-            domain = next(item for item in items if parts.binds(item, name, {}))
-            if not any(parts.binds(item, name, self.tables) for item in rest):
+            domain = next(item for item in items if outer_plans.binds(item, name, {}))
+            if not any(outer_plans.binds(item, name, self.tables) for item in rest):
                 assert isinstance(domain, AtomItem)
                 rest.append(self._domain(domain, name))
         met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
@@ -322,7 +322,9 @@ class CountJoins:
         The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
         """
         shared = parts.shared_variables(rest)
-        atoms = [i for i in rest if isinstance(i, AtomItem) and parts.is_relation(i, self.tables)]
+        atoms = [
+            i for i in rest if isinstance(i, AtomItem) and outer_plans.is_relation(i, self.tables)
+        ]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
         for key in sorted(shared - outer):

@@ -1,9 +1,4 @@
-"""How bound columns are passed on: sideways through a body, and by recursive rules.
-
-A body's literals are ordered by what binds them first, stored relations before derived ones. After
-each, its variables are bound. Where a derived relation is read with bound arguments, only rows with
-these values are demanded. Only literals that cannot fail and make no new values bind variables for
-demand, so that a magic set neither fails nor diverges where the program does not.
+"""How recursive rules pass bound columns on.
 
 In `path(x, z) <- path(x, y), E(y, z)` the first column is **kept**: demand for the paths from 1
 leads to demand for the same paths. In `path(x, z) <- E(x, y), path(y, z)` it is **handed on**:
@@ -23,11 +18,11 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.bindings import bound_by, neighbours
 from gdatalog.planner.check.scopes import rename
 from gdatalog.planner.rewrite.adornments import Columns
-from gdatalog.planner.rewrite.linear_recursion import composition
-from gdatalog.records import dataclass, field, replace
+from gdatalog.planner.rewrite.known_bindings import is_plain
+from gdatalog.planner.rewrite.linear_closures import composition
+from gdatalog.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,70 +226,3 @@ def _renamable(body: s.Literal | None) -> bool:
 def _distinct(head: s.Atom) -> bool:
     names = {arg.name for arg in head.args if isinstance(arg, s.Var)}
     return len(names) == len(head.args)
-
-
-# Sideways information passing: which variables are bound where a body reads a relation.
-
-
-@dataclass(slots=True)
-class KnownBindings:
-    """What is known at a point of a body: `prefix` binds the variables `bound`."""
-
-    bound: set[str] = field(default_factory=set)
-    constants: dict[str, s.Const | s.Param] = field(default_factory=dict)
-    prefix: list[s.Literal] = field(default_factory=list)
-    tested: bool = False  # inside a negation or an aggregate
-
-    def closes(self, literal: s.Literal) -> bool:
-        """Whether all variables of a literal that computes nothing are bound with it."""
-        bound = frozenset(self.bound)
-        return is_plain(literal) and bound_by(literal, bound) >= w.variables(literal).keys()
-
-    def ready(self, literal: s.Literal) -> bool:
-        """Whether everything that a test, an equation, a list of values or a group of such reads is
-        bound."""
-        if isinstance(literal, s.Or):
-            return all(map(self.closes, literal.items))
-        return isinstance(literal, s.Compare | s.Member | s.Distinct) and self.closes(literal)
-
-    def copy(self, tested: bool = False, without: Sequence[str] = ()) -> KnownBindings:
-        """A copy for a part of the body; variables `without` are local there."""
-        own = set(without)
-        return KnownBindings(
-            self.bound - own,
-            {name: value for name, value in self.constants.items() if name not in own},
-            [literal for literal in self.prefix if own.isdisjoint(w.variables(literal))],
-            self.tested or tested,
-        )
-
-    def value(self, arg: s.Expr) -> s.Expr | None:
-        """The argument, if it is a constant or a bound variable."""
-        if isinstance(arg, s.Var):
-            constant = self.constants.get(arg.name)
-            return constant or (arg if arg.name in self.bound else None)
-        return arg if isinstance(arg, s.Const | s.Param) else None
-
-    def learn(self, literal: s.Literal) -> None:
-        """Adds a literal to what is known."""
-        self.prefix.append(literal)
-        self.bound |= bound_by(literal, frozenset(self.bound))
-        if isinstance(literal, s.Compare):
-            for left, op, right in neighbours(literal):
-                for side, other in ((left, right), (right, left)):
-                    if (
-                        op == "="
-                        and isinstance(side, s.Var)
-                        and isinstance(other, s.Const | s.Param)
-                    ):
-                        self.constants.setdefault(side.name, other)
-
-
-def is_plain(literal: s.Literal) -> bool:
-    """Whether a literal computes nothing: it cannot fail, and makes no new values."""
-    match literal:
-        case s.And() | s.Or():
-            return all(map(is_plain, literal.items))
-        case s.Atom() | s.Distinct() | s.Compare() | s.Member():
-            return all(isinstance(part, s.Var | s.Const | s.Param) for part in w.children(literal))
-        case _:
-            return False

@@ -16,53 +16,11 @@ from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.rewrite.adornments import (
-    BindingSource,
-    Columns,
-    Constants,
-    adorned,
-    plain,
-    relevant,
-)
-from gdatalog.planner.rewrite.passing import KnownBindings, is_plain, recursive_atoms
+from gdatalog.planner.rewrite.adornments import BindingSource, Columns, adorned, plain, relevant
+from gdatalog.planner.rewrite.known_bindings import KnownBindings, is_plain
+from gdatalog.planner.rewrite.passing import recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, field, replace
-
-
-def loses_groups(rule: CheckedRule) -> bool:
-    """Whether a constant for a column could leave a head with counts and no group."""
-    kinds = {part.kind for part in w.all_of(s.HeadAggregate, rule.head)}
-    return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
-
-
-def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
-    """The rule with constants in these columns of its head; None if they contradict it."""
-    values: dict[str, s.Const | s.Param] = {}
-    tests: list[s.Literal] = []
-
-    def put(node: Any) -> Any:
-        if isinstance(node, s.Var):
-            return values.get(node.name, node)
-        return w.rebuild(node, put)
-
-    for at, constant in zip(columns, constants, strict=True):
-        arg = rule.head.args[at]
-        if isinstance(arg, s.Var) and arg.name not in values:
-            values[arg.name] = constant
-    for at, constant in zip(columns, constants, strict=True):
-        arg = put(rule.head.args[at])
-        if isinstance(arg, s.Const) and isinstance(constant, s.Const):
-            if arg.value != constant.value:
-                return None
-        elif arg != constant:
-            tests.append(s.Compare(arg, (("=", constant),), rule.head.span))
-    head = replace(rule.head, args=tuple(map(put, rule.head.args)))
-    items = [*map(put, w.conjuncts(rule.body)), *tests]
-    body = w.conjunction(items, rule.span) if items else None
-    return replace(rule, head=head, body=body)
-
-
-# An attempt to rewrite a program by magic sets: what is demanded of relations, and what it made.
 
 NONE: Columns = ()
 

@@ -20,13 +20,15 @@ from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
+from gdatalog.planner.order import automorphisms
 from gdatalog.planner.order import edges as e
-from gdatalog.planner.order.cost import work_of
-from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.loop_work import work_of
+from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
+from gdatalog.planner.rewrite.isomorphic import Isomorphic
 from gdatalog.planner.rewrite.orbits import has_ranks
 from gdatalog.planner.rewrite.parts import neighbours, steps_of
-from gdatalog.planner.rewrite.quotients import Isomorphic, interchangeable, partitions, unequal
+from gdatalog.planner.rewrite.quotients import interchangeable, partitions, unequal
 from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass, replace
 
@@ -65,7 +67,7 @@ class Suffixes:
 
     def _choices(self) -> Iterator[Names]:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
-        if e.literals_of(self.items, self.inputs.sizes) is None:
+        if automorphisms.literals_of(self.items, self.inputs.sizes) is None:
             return
         isomorphic = Isomorphic(self.inputs)
         alike = interchangeable(self.items, e.in_order(self.items), self.inputs.sizes, self.live)
@@ -177,7 +179,9 @@ class Suffixes:
         if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
         by_degree = not self.live and has_ranks(items, self.inputs.sizes)
-        found = e.restrictions_of(items, self.inputs.sizes, by_degree, sorted(last), self.live)
+        found = automorphisms.restrictions_of(
+            items, self.inputs.sizes, by_degree, sorted(last), self.live
+        )
         if found is None or not found.pairs:
             return items, last, 1
         types = e.types_of(items)

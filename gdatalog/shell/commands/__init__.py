@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import get_args
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.parser.words import DIRECTIVES
+from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.shell.commands import database, settings  # noqa: F401  they register their commands
 from gdatalog.shell.conversation import COMMANDS, Command, Conversation, Group, Leave, command
 

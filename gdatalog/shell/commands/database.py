@@ -18,8 +18,8 @@ from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import number_of
 from gdatalog.parser.syntax import Rule, Statement
+from gdatalog.planner.check.statements import Part, is_fact, names_of, ruled, without
 from gdatalog.planner.check.validity import Validity
-from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled, without
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
 from gdatalog.report import Shown

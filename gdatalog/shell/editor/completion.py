@@ -12,17 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.failure import FORMS
+from gdatalog.parser.directive_mistakes import FORMS
+from gdatalog.parser.directive_words import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
-from gdatalog.parser.words import (
-    DIRECTIVE_TYPES,
-    DIRECTIVES,
-    INFIX_WORDS,
-    NAMED,
-    PREFIX_WORDS,
-    QUALIFIERS,
-)
+from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
 from gdatalog.plan import functions
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.known import Columns, KnownNames

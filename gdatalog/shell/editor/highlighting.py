@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from gdatalog.errors import SourceText
 from gdatalog.parser import read_source
+from gdatalog.parser.directive_words import DIRECTIVE_TYPES
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
-from gdatalog.parser.words import DIRECTIVE_TYPES
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
 from gdatalog.shell.editor.known import KnownNames

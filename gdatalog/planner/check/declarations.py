@@ -1,0 +1,131 @@
+"""Collects the declarations of a program: its relations and directives, and their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gdatalog.errors import Error, NameResolutionError, Note, TypeMismatchError, UsageError
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check import Schema
+from gdatalog.planner.check.catalog import (
+    CatalogRelation,
+    Declarations,
+    no_such_relation,
+    no_such_type,
+    show_schema,
+)
+from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
+from gdatalog.planner.check.named_types import name_types
+
+
+def collect(
+    program: s.Program,
+    known: Mapping[str, Schema],
+    errors: list[Error],
+    broken: Mapping[str, Cause] = NOTHING_BROKEN,
+) -> Declarations:
+    """Collects the relations and types of a program, and the errors of its declarations."""
+    catalog = Declarations(broken=broken)
+    name_types(
+        [each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors
+    )
+    for name, schema in known.items():
+        said = "is declared with" if schema.declared else "has data with"
+        catalog.relations[name] = CatalogRelation(
+            name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
+        )
+    for statement in program.statements:
+        if isinstance(statement, s.Decl):
+            for name in statement.names:
+                _declare(name, statement, catalog, errors)
+    for statement in program.statements:
+        if isinstance(statement, s.Rule):
+            for head in statement.heads:
+                found = CatalogRelation(head.name, len(head.args), "is defined with", head.span)
+                catalog.relations.setdefault(head.name, found)
+    _directives(program, catalog, errors)
+    return catalog
+
+
+def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]) -> None:
+    for column in decl.columns:
+        if column.type_name not in catalog.types:
+            errors.append(no_such_type(column.type_name, column.span, catalog))
+    types = tuple([catalog.types.get(column.type_name) for column in decl.columns])
+    columns = tuple([column.name for column in decl.columns])
+    for at, column in enumerate(decl.columns):
+        if column.name in columns[:at]:
+            message = f"`{name}` has two columns of the name `{column.name}`"
+            notes = [Note("the first is here", decl.columns[columns.index(column.name)].span)]
+            hint = "give each column a name of its own"
+            errors.append(NameResolutionError(message, column.span, hint=hint, notes=notes))
+    before = catalog.relations.get(name)
+    said = "is declared with"
+    if None in types:
+        if before is None or not before.declared:
+            catalog.relations[name] = CatalogRelation(
+                name, len(types), said, decl.span, broken=True, declared=True
+            )
+        return
+    schema = Schema(name, columns, tuple([t for t in types if t]), decl.span, declared=True)
+    if before is not None and (before.declared or before.schema is not None):
+        known = before.schema
+        same = known is None or known.types == schema.types
+        if before.declared and not (same and (known is None or known.columns == columns)):
+            assert known is not None
+            message = f"`{name}` is declared again, and differently"
+            notes = [Note(f"it is `{show_schema(known)}` here", before.span)]
+            hint = "one of the two should go, or be the same as the other"
+            errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
+        elif not same:
+            assert known is not None
+            message = f"`{name}` is declared as `{show_schema(schema)}`, "
+            message += f"but its data is `{show_schema(known)}`"
+            notes = [Note("the data came from here", before.span)] if before.span else []
+            hint = "change the declaration, or load the data with these types"
+            errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
+        if before.declared or not same:
+            return
+    has_data = before is not None and before.has_data
+    catalog.relations[name] = CatalogRelation(
+        name, schema.arity, said, decl.span, schema, False, True, has_data
+    )
+
+
+def _directives(program: s.Program, catalog: Declarations, errors: list[Error]) -> None:
+    """Collects all directives, including qualifiers of a `.decl`; `.input` adds a relation."""
+    found = [each for each in program.statements if isinstance(each, s.Directive)]
+    said = {(d.kind, name) for d in found for name in d.names}
+    for statement in program.statements:
+        if isinstance(statement, s.Decl):
+            for kind in statement.qualifiers:
+                names = tuple([n for n in statement.names if (kind, n) not in said])
+                if kind in ("input", "output", "printsize") and names:
+                    found.append(s.Directive(kind, names, span=statement.span))
+    for directive in found:
+        if directive.kind == "input":
+            for name in directive.names:
+                relation = CatalogRelation(name, None, "is read with", directive.span)
+                catalog.relations.setdefault(name, relation)
+    for directive in found:
+        if directive.kind == "output":
+            errors += _impossible(directive)
+        for name in directive.names:
+            if name in catalog.broken:
+                if (directive.kind, name) in said:
+                    errors.append(catalog.broken[name].error_for(name, directive.span))
+            elif name not in catalog.relations:
+                errors.append(no_such_relation(name, directive.span, catalog))
+    catalog.directives = found
+
+
+def _impossible(output: s.Directive) -> Iterator[Error]:
+    """Errors for options of an `.output` that would change what is written, and cannot."""
+    for name, value in output.options:
+        if name in ("order_by", "limit"):
+            message = f".output writes all rows, unordered: it has no `{name}`"
+            hint = "in Python, `db.query(text, limit=5)` limits rows, and `.sorted()` orders them"
+            yield UsageError(message, output.span, hint=hint)
+        if (name, value) == ("IO", "stdout") and output.path is not None:
+            message = "an output goes to a path or to stdout, not to both"
+            yield UsageError(message, output.span, hint="leave the path or IO=stdout out")

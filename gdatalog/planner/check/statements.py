@@ -1,0 +1,97 @@
+"""The relations that a statement defines or reads, and statements without some of them."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Collection, Iterable, Sequence
+
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check.walk import all_of
+from gdatalog.records import replace
+
+# The parts of a relation that can be dropped: its rules, its data, or all.
+Part = typing.Literal["all", "rules", "data"]
+
+
+def names_of(statement: s.Statement) -> tuple[str, ...]:
+    """The relations that a statement defines, declares or directs."""
+    if isinstance(statement, s.Rule):
+        return tuple([head.name for head in statement.heads])
+    if isinstance(statement, s.Facts):
+        return tuple([columns.name for columns in statement.relations])
+    return statement.names if isinstance(statement, (s.Decl, s.Directive)) else ()
+
+
+def reads_of(statement: s.Statement) -> set[str]:
+    """The relations that a rule reads (functions that stand as literals are among them)."""
+    if not isinstance(statement, s.Rule) or statement.body is None:
+        return set()
+    heads = (arg for head in statement.heads for arg in head.args)
+    return {atom.name for atom in all_of(s.Atom, statement.body, *heads)}
+
+
+def is_fact(statement: s.Statement) -> bool:
+    return isinstance(statement, s.Facts) or (
+        isinstance(statement, s.Rule) and statement.body is None
+    )
+
+
+def ruled(statements: Iterable[s.Statement]) -> set[str]:
+    """The relations that have rules."""
+    return {
+        name
+        for statement in statements
+        if isinstance(statement, s.Rule) and statement.body is not None
+        for name in names_of(statement)
+    }
+
+
+def without(
+    statements: Iterable[s.Statement], gone: Collection[str], part: Part = "all"
+) -> list[s.Statement]:
+    """The statements without a part of some relations.
+
+    A statement about several relations keeps the others. The "data" of a relation are its facts and
+    `.input`s. Its declaration is removed only with "all" of it.
+    """
+    left: list[s.Statement] = []
+    for statement in statements:
+        if any(name in gone for name in names_of(statement)):
+            left += _less(statement, gone, part)
+        else:
+            left.append(statement)
+    return left
+
+
+def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence[s.Statement]:
+    match statement:
+        case s.Rule():
+            if part not in ("all", "data" if statement.body is None else "rules"):
+                return [statement]
+            heads = tuple([head for head in statement.heads if head.name not in gone])
+            return [replace(statement, heads=heads)] if heads else []
+        case s.Facts(relations):
+            if part == "rules":
+                return [statement]
+            left = tuple([columns for columns in relations if columns.name not in gone])
+            return [replace(statement, relations=left)] if left else []
+        case s.Directive(kind):
+            if part == "rules" or (part == "data" and kind != "input"):
+                return [statement]
+            return _renamed(statement, gone)
+        case s.Decl():
+            if part == "rules" or (part == "data" and "input" not in statement.qualifiers):
+                return [statement]
+            rest = _renamed(statement, gone)
+            if part == "all":
+                return rest
+            own = tuple([name for name in statement.names if name in gone])
+            others = tuple([word for word in statement.qualifiers if word != "input"])
+            return [*rest, replace(statement, names=own, qualifiers=others)]
+        case _:
+            return [statement]
+
+
+def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.Statement]:
+    names = tuple([name for name in statement.names if name not in gone])
+    return [replace(statement, names=names)] if names else []
