@@ -56,9 +56,18 @@ class Limits:
     account: Account = field(init=False)
     _written: int = field(init=False)  # bytes in temporary files at the start
 
-    def __post_init__(self) -> None:
-        self.account = Account(self.memory, self.spill)
-        self._written = 0 if self.spill is None else self.spill.written
+    def __init__(
+        self,
+        chunk: int = 1 << 19,
+        memory: int | None = None,
+        spill: Spill | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.chunk, self.memory, self.spill = chunk, memory, spill
+        self.watch = current_watch() if watch is None else watch
+        self.most_rows, self.to_host, self.looked, self.checks = None, False, 0, []
+        self.account = Account(memory, spill)
+        self._written = 0 if spill is None else spill.written
 
     def poll(self) -> None:
         self.watch.poll()

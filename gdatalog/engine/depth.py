@@ -241,7 +241,7 @@ class JoinNest:
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
-    @cached_property
+    @property
     def shared(self) -> Shared | None:
         """The devices that run the loops together, if that pays. They do not for given rows, nor
         for loops that mark the rows they find."""

@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.patterns.pattern import FAMILIES, Label, Pair, Pattern, biclique, from_edges, variable
+from gdatalog.patterns.families import FAMILIES, biclique
+from gdatalog.patterns.pattern import Pair, Pattern, from_edges, variable
+from gdatalog.patterns.shapes import Label
 from gdatalog.records import dataclass, field, replace
 
 # T-DFS: P1 to P11; P12 to P22 are these with labels 0 to 3 in the order of the vertices. P8 to P11,

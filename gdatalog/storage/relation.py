@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.storage import parts, remote
 from gdatalog.storage.coded import Coded
 from gdatalog.storage.deferred_rows import DeferredRows
@@ -360,8 +360,10 @@ class Relation:
         if trie is None:
             trie = first_levels(self._tries, name)
             if trie is None:
-                made = partial(self._build, *name)
-                trie = cancellable(self.at_most, made) if self.store.on_host else made()
+                if self.at_most < LATE or not self.store.on_host:
+                    trie = self._build(*name)
+                else:
+                    trie = cancellable(self.at_most, partial(self._build, *name))
             self._tries[name] = trie
         self._asked[order, tests, weighted, ranked] = trie
         return trie

@@ -13,10 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch, working_space
+from gdatalog.cancellation import LATE, cancellable, current_watch, working_space
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, cores, in_ranges, sort_values, spread
+from gdatalog.storage.threads import BATCH, LONG, cores, in_ranges, sort_values, spread
 
 Columns = tuple[Array, ...]
 Span = tuple[int, int]  # the least and the greatest value of a column
@@ -86,7 +86,10 @@ class RowPacking:
                     mine <<= width
                     mine |= column[part].astype(np.int64) - low
 
-        in_ranges(fill, length)
+        if length <= BATCH:
+            fill(slice(0, length))
+        else:
+            in_ranges(fill, length)
         return packed
 
     def unpack(self, packed: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
@@ -100,7 +103,10 @@ class RowPacking:
                 column[part] = (rest & ((1 << width) - 1)) + low
                 rest = rest >> width
 
-        in_ranges(fill, length)
+        if length <= BATCH:
+            fill(slice(0, length))
+        else:
+            in_ranges(fill, length)
         return columns
 
 
@@ -121,8 +127,11 @@ def spans_of(blocks: Sequence[Columns]) -> list[Span]:
             for found, column in zip(ends, part, strict=True):
                 found += int(column.min()), int(column.max())
 
-    workers = cores() if sum(len(part[0]) for part in parts) >= LONG else 1
-    spread(look, [parts[at::workers] for at in range(workers)], workers > 1)
+    workers = cores() if sum([len(part[0]) for part in parts]) >= LONG else 1
+    if workers == 1:
+        look(parts)
+    else:
+        spread(look, [parts[at::workers] for at in range(workers)], True)
     return [(min(found), max(found)) for found in ends]
 
 
@@ -167,7 +176,10 @@ def _marked_set(values: Array, low: int, high: int) -> Array:
     def mark(part: slice) -> None:
         marks[values[part].astype(np.int64, copy=False) - low] = True
 
-    in_ranges(mark, len(values))
+    if len(values) <= BATCH:
+        mark(slice(0, len(values)))
+    else:
+        in_ranges(mark, len(values))
     found = np.flatnonzero(marks)
     found += low
     return found.astype(values.dtype, copy=False)
@@ -346,6 +358,8 @@ def in_sorted(values: Array, among: Array) -> Array:
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
     with working_space("looking for duplicates", 17 * len(values)):
+        if len(values) < LATE:
+            return _in_sorted(values, among)
         return cancellable(len(values), lambda: _in_sorted(values, among), None)
 
 

@@ -34,7 +34,7 @@ from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
-from gdatalog.planner.check import Checked, Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
@@ -59,42 +59,43 @@ class KeptPlan:
         return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
 
 
-@dataclass(slots=True)
 class Evaluator:
     """A program over stored relations; relations are evaluated on demand."""
 
-    context: ExecutionContext
-    program: PlannedProgram
-    stored: Mapping[str, Relation]
-    facts: Callable[[str], FactList]  # the facts of a relation
-    results: Results = field(default_factory=Results)
-    keep: Keeps = Keeps()  # which results are cached
-    asked: Collection[str] = ()  # the relations that will be requested
-    # Frees a relation that is not read again; None if later calls may read it.
-    let_go: Callable[[str], None] | None = None
-    known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
-    # The plans of strata that calls with other parameters share; None: each call plans.
-    kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
-    number: int = 0  # of the catalog
-    _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
-    # Strata planned ahead.
-    _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
-    # What is new to strata that are not evaluated yet.
-    _news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = field(default_factory=dict)
-    _last_use: LastUse | None = None
-    _gone: set[str] = field(default_factory=set)  # relations that were freed
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        context: ExecutionContext,
+        program: PlannedProgram,
+        stored: Mapping[str, Relation],
+        facts: Callable[[str], FactList],
+        results: Results,
+        keep: Keeps,
+        asked: Collection[str],
+        let_go: Callable[[str], None] | None = None,
+        known: dict[str, Relation] | None = None,
+        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        number: int = 0,
+    ) -> None:
+        """`facts`: those of a relation. `keep`: which results are cached. `asked`: the relations
+        that will be requested. `let_go` frees a relation that is not read again; None if later
+        calls may read it. `known`: what this call has evaluated. `kept_plans`: the plans of strata
+        that calls with other parameters share; None: each call plans. `number`: of the catalog."""
+        self.context, self.program, self.stored, self.facts = context, program, stored, facts
+        self.results, self.keep, self.asked, self.let_go = results, keep, asked, let_go
+        self.known = {} if known is None else known
+        self.kept_plans, self.number, self.checked = kept_plans, number, program.checked
+        self._counts: dict[str, Schema] = {}  # of counts
+        self._ready: dict[tuple[str, ...], Planned] = {}  # strata planned ahead
+        # What is new to strata that are not evaluated yet.
+        self._news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = {}
+        self._last_use: LastUse | None = None
+        self._gone: set[str] = set()  # relations that were freed
         # Intern all strings of the program first: new ones change the ranks of strings.
-        scope = self.context.scope
-        self.program.intern(scope.symbols)
+        scope = context.scope
+        program.intern(scope.symbols)
         for value in scope.params.values():
             if isinstance(value, str):
                 scope.symbols.intern(value)
-
-    @property
-    def checked(self) -> Checked:
-        return self.program.checked
 
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
@@ -169,7 +170,7 @@ class Evaluator:
         for stratum in strata:
             new = [name for name in stratum.relations if name not in self.known]
             self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated(name for name in new if name in self.known)
+            upcoming.evaluated([name for name in new if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
     def _evaluate_one(
