@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
     "claims": {"cancellation"},
-    "turns": {"cancellation", "claims", "errors", "progress"},
+    "turns": {"cancellation", "claims", "errors", "progress", "threads"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
@@ -144,7 +144,7 @@ ORDER = {
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
-        over_tables evaluate
+        over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",

@@ -14,7 +14,7 @@ from gdatalog.patterns.shapes import Label
 from gdatalog.records import dataclass, field, replace
 
 # T-DFS: P1 to P11; P12 to P22 are these with labels 0 to 3 in the order of the vertices. P8 to P11,
-# which its public code lacks, are the patterns of six vertices that G2-AIMD, of the same authors, has.
+# which its public code lacks, are the patterns of six vertices of G2-AIMD, by the same authors.
 _T_DFS = (
     "ab ac ad bc bd",
     "ab ac ad bc bd cd",

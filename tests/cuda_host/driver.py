@@ -388,6 +388,9 @@ class HostDriver:
     def fetched(self, array: Any) -> Any:
         return array.get()
 
+    def write(self, array: Any, values: Any) -> None:
+        array.set(values)
+
     def free_memory(self) -> int:
         return self.memory
 
