@@ -27,6 +27,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
     from gdatalog.gpu_ops.transfers import Paged, Slices
     from gdatalog.printer.module import PrintedPlan
 
@@ -118,6 +119,9 @@ class Accelerator(Device, Protocol):
 
     def paged(self) -> Paged:
         """The place of the host's tries that are read page by page."""
+
+    def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
+        """The rounds of a fixpoint with these relations, without rules yet."""
 
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""

@@ -313,6 +313,18 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """The launches of a function as a CUDA graph, which is launched as one. The function has
+        run before, and its arguments stay; it does not wait."""
+        stream = self.xp.cuda.Stream(non_blocking=True)
+        with explaining_failure("a graph of kernels"), stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                graph = stream.end_capture()
+        return lambda: graph.launch(self.xp.cuda.get_current_stream())
+
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""

@@ -14,6 +14,7 @@ from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part
+from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
@@ -100,6 +101,10 @@ class Gpu:
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
         """Runs a plan, or a part of its units, depth-first."""
         return self.walks.run(run, wanted, part)
+
+    def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
+        """The rounds of a fixpoint with these relations, without rules yet."""
+        return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
 
     def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
         """The launch of a plan over its tries, for runs with other parameters."""

@@ -121,7 +121,7 @@ class Launch:
         self.constants: Mapping[str, Array] = (
             found if isinstance(found, dict) else run.printed.expressions.arguments(found)
         )
-        self.given = {**self._inputs(tries), **run.beside}
+        self.given = {**self._inputs(tries, run.beside), **run.beside}
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
@@ -155,7 +155,7 @@ class Launch:
     def grid(self) -> int:
         return -(-self.tiles * self.loops.lanes // THREADS)
 
-    def _inputs(self, tries: Sequence[Trie]) -> dict[str, Array]:
+    def _inputs(self, tries: Sequence[Trie], beside: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
         printed, shared = self.loops.printed, self.shared
         given = {name: shared.upload(array) for name, array in self.constants.items()}
@@ -164,7 +164,8 @@ class Launch:
         for name, trie in lists.items():
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
-        given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
+        part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
+        given["sizes"] = self.xp.asarray(np.array([*part, *sizes] or [0], dtype=np.int64))
         for argument in printed.arguments:
             if argument.kind in SHARED:
                 at = argument.levels[0]
