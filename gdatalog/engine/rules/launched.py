@@ -169,7 +169,7 @@ class _LaunchedJoins:
         sink.add_blocks(self.blocks)
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
-        give_bag(self.of, gathering, self.blocks)
+        give_bag(self.of.form, self.of.join.orbit, gathering, self.blocks)
         return gathering
 
     def distinct(self, sink: RowSet) -> Derived:
