@@ -34,8 +34,8 @@ class Opener:
         an index that does not fit through the link, from pinned memory."""
         if device not in ("cuda", "cuda:0") or "cluster" in options:
             return gd.connect(device=device, **options)
-        gd.connect(device=device).close()  # tells what is missing
         if pages not in self._drivers:
+            gd.connect(device=device).close()  # tells what is missing
             driver = gpu_driver()
             if not pages:
                 driver._looked, driver._virtual = True, None
