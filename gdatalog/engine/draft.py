@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 
-from gdatalog.account import spending
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.compiler.plans import Looking, planned
 from gdatalog.engine.context import StratumInputs
@@ -18,6 +17,7 @@ from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recurs
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.engine.scan_or_index import indexed, least_scanned
+from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum

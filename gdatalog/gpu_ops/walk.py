@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 
-from gdatalog.account import spending
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
@@ -17,6 +16,7 @@ from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
 from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.row_ops import DeviceOps
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.progress import amount, format_bytes
 from gdatalog.shell.editor.known import Status
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 if TYPE_CHECKING:
     pass
