@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 # Python compiles modules as they are imported; pip would compile all of them, for a minute.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -rs
-WANTED := $(BIN)/python -m gdatalog.gpu_ops.probe
+WANTED := $(BIN)/python -m gdatalog.gpu_ops.diagnosis
 COVERED := parser planner plan engine storage
 
 # Tests start many processes: without its cache, each compiles all modules that it imports.

@@ -1,4 +1,4 @@
-"""Triangles and 4-cliques in random graphs of growing size, as in Wu et al. (2014), figures 5-8.
+"""Triangles and 4-cliques in random graphs of growing size, as in Wu et al. (2014), figure 15(a-d).
 
 A side that was stopped, or took long, is not asked for larger graphs.
 """

@@ -14,7 +14,7 @@ from gdatalog.engine.execution import typed_params
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
-from gdatalog.relations import answer, limited
+from gdatalog.relations import limited
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
@@ -99,7 +99,9 @@ def ask(
         if result is not None:
             return result
     execution = session.execution(program, params=params, strategy=strategy)
-    result = answer(execution, execution.asked(), limit, max_rows)
+    wanted = None if limit is None else max(1, limit)
+    relation = execution.relation(execution.asked(), wanted, max_rows)
+    result = limited(Result(relation, session.symbols), limit)
     if warns:
         session.tell(execution, params)
     else:

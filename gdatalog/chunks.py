@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Branch, Generate, Join, RulePlan
-
-if TYPE_CHECKING:
-    pass
-
 
 # What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
 # while it is searched, and the gathered columns afterwards.

@@ -58,24 +58,29 @@ class _ThreadState(local):
 _here = _ThreadState()
 
 
-@contextmanager
-def whole_imports() -> Iterator[None]:
+class whole_imports:
     """Within this context, Ctrl-C does not interrupt this thread's imports."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-    if not getattr(sys.unraisablehook, _MARK, False):
-        sys.unraisablehook = _raising_again(sys.unraisablehook)
-    _here.within += 1
-    try:
-        if _unfinished:
-            _import_packages()
-        yield
-    except BaseException:  # signal handlers may raise anything
-        release_import_lock()
-        _unfinished.append(True)
-        raise
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+        if not getattr(sys.unraisablehook, _MARK, False):
+            sys.unraisablehook = _raising_again(sys.unraisablehook)
+        _here.within += 1
+        try:
+            if _unfinished:
+                _import_packages()
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         _here.within -= 1
+        if error is not None:  # signal handlers may raise anything
+            release_import_lock()
+            _unfinished.append(True)
 
 
 @contextmanager

@@ -9,13 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import local
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gdatalog.records import dataclass, fields
-
-if TYPE_CHECKING:
-    pass
-
 
 Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writing"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import _imp
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_ulong, py_object, pythonapi
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 MOMENT = 0.005  # seconds
+GIVES_WAY = 10  # how much lower the priority of the pool's threads is
 
 
 class PoolTask:
@@ -50,16 +47,38 @@ class _Pooled(Thread):
     def __init__(self) -> None:
         super().__init__(name="gdatalog", daemon=True)
         self.tasks: SimpleQueue[PoolTask] = SimpleQueue()
+        _pool.append(self)
 
     def run(self) -> None:
+        if _gives_way:
+            self.lower()
         while True:
             task = self.tasks.get()
             task.run()
             del task  # release its data
             _idle.append(self)
 
+    def lower(self) -> None:
+        """Lowers its priority, where threads have their own: on Linux."""
+        if sys.platform == "linux" and self.native_id is not None:
+            with suppress(OSError):  # not allowed here
+                usual = os.getpriority(os.PRIO_PROCESS, os.getpid())
+                os.setpriority(os.PRIO_PROCESS, self.native_id, usual + GIVES_WAY)
+
 
 _idle: list[_Pooled] = []  # `append` and `pop` are atomic
+_pool: list[_Pooled] = []  # all threads
+_gives_way = False
+
+
+def give_way() -> None:
+    """Lowers the priority of the pool's threads, because several threads make calls: a short one
+    does not wait until a long one, whose loops have all cores, has used its time slices."""
+    global _gives_way
+    if not _gives_way:
+        _gives_way = True  # for threads that start now
+        for thread in list(_pool):
+            thread.lower()
 
 
 def begun(work: Callable[[], None]) -> PoolTask:
@@ -74,8 +93,16 @@ def begun(work: Callable[[], None]) -> PoolTask:
     return task
 
 
+def _forked() -> None:
+    """Resets a forked child: threads do not survive a fork."""
+    global _gives_way
+    _gives_way = False
+    _idle.clear()
+    _pool.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 def release_import_lock() -> None:

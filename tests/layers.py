@@ -58,7 +58,7 @@ MAY_IMPORT = {
         "values",
     },
     "claims": {"cancellation"},
-    "turns": {"cancellation", "claims", "errors", "progress"},
+    "turns": {"cancellation", "claims", "errors", "progress", "threads"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
@@ -155,12 +155,12 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
-        incremental lattice linear partitioned counted workers worklist
+        __init__ base again copy fallback host once placed semi_naive row_rounds bitmap_rounds
+        codes incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
-        over_tables evaluate
+        over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
@@ -177,7 +177,7 @@ ORDER = {
         compile_errors copies cupy_driver heads sources kernels transfers cpp_lines
         translate trie_building trie_cache control_words loops rows byte_marks kept_lists
         evaluate buffers scratch launch walk intersection_sources intersection lanes sums
-        paged_tries device helper group
+        paged_tries rounds device helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

@@ -359,14 +359,14 @@ def test_a_kernel_is_asked_for_an_end(seed: int) -> None:
     kernel.launch(2, 32, [flags, counts])
     assert not counts.get().any()
     with pytest.raises(KeyboardInterrupt):
-        driver.wait(poll, flags, 1, 7)
+        driver.wait(poll, flags, (1,), 7, driver.reading(()))
     assert flags.tolist() == [0, 7]
     assert sorted(set(polls)) == polls
     assert int(counts.sum()) >= polls[-1] > 3000
     kernel.launch(2, 32, [flags, counts])  # it ends at once, and so does what is not waited for
     driver.synchronize()
     assert driver.launches == 2
-    driver.wait(lambda: polls.append(0), flags, 1, 7)
+    driver.wait(lambda: polls.append(0), flags, (1,), 7, driver.reading(()))
     assert polls[-1] == 0
 
 

@@ -301,8 +301,36 @@ def test_waiting(cupy: Any) -> None:
     driver.synchronize()
     assert cupy.synchronized == 1
     polled: list[int] = []
-    driver.wait(lambda: polled.append(1), None, 16, 2)
+    driver.wait(lambda: polled.append(1), None, (16,), 2, driver.reading(()))
     assert polled == [1, 1] and cupy.copied == []
+
+
+def test_launches_are_recorded_as_a_graph(cupy: Any) -> None:
+    said: list[Any] = []
+
+    class Stream:
+        def __init__(self, non_blocking: bool) -> None:
+            assert non_blocking
+
+        def __enter__(self) -> None:
+            said.append("in")
+
+        def __exit__(self, *failed: object) -> None:
+            said.append("out")
+
+        def begin_capture(self) -> None:
+            said.append("begin")
+
+        def end_capture(self) -> Any:
+            said.append("end")
+            return SimpleNamespace(launch=lambda stream: said.append("all"))
+
+    cupy.cuda.Stream = Stream
+    again = CupyDriver().recorded(lambda: said.append("one"))
+    assert said == ["in", "begin", "one", "end", "out"]
+    again()
+    again()
+    assert said[5:] == ["all", "all"]
 
 
 def test_of_several_threads_none_looks_all_the_time(
@@ -310,10 +338,10 @@ def test_of_several_threads_none_looks_all_the_time(
 ) -> None:
     driver, slept = CupyDriver(), []
     monkeypatch.setattr(cupy_driver, "sleep", slept.append)
-    driver.wait(lambda: None, None, 16, 2)
+    driver.wait(lambda: None, None, (16,), 2, driver.reading(()))
     assert not slept
     driver.spins = False
-    driver.wait(lambda: None, None, 16, 2)
+    driver.wait(lambda: None, None, (16,), 2, driver.reading(()))
     assert slept and set(slept) == {cupy_driver.SHORT_PAUSE}
 
 
@@ -333,9 +361,10 @@ def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
+    driver = CupyDriver()
     with pytest.raises(KeyboardInterrupt):
-        CupyDriver().wait(stop, flags, 16, 2)
-    assert cupy.copied == [(1128, 2)]
+        driver.wait(stop, flags, (16, 2), 2, driver.reading(()))
+    assert cupy.copied == [(1128, 2), (1016, 2)]
     assert cupy.events[-1].looks == 3
 
 
@@ -346,8 +375,9 @@ def test_who_asks_twice_does_not_wait(cupy: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cupy_driver, "sleep", again)
     monkeypatch.setattr(cupy_driver, "BUSY", -1.0)
     flags = SimpleNamespace(data=SimpleNamespace(ptr=0))
+    driver = CupyDriver()
     with pytest.raises(KeyboardInterrupt):
-        CupyDriver().wait(lambda: None, flags, 0, 2)
+        driver.wait(lambda: None, flags, (0,), 2, driver.reading(()))
     assert cupy.copied == [(0, 2)] and cupy.events[-1].looks == 2
 
 
@@ -355,7 +385,7 @@ def test_a_kernel_that_fails_while_we_wait(cupy: Any) -> None:
     driver = CupyDriver()
     cupy.fault = CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
     with pytest.raises(gd.DeviceError, match="IllegalAddress"):
-        driver.wait(lambda: None, None, 0, 2)
+        driver.wait(lambda: None, None, (0,), 2, driver.reading(()))
     assert cupy.copied == []
 
 

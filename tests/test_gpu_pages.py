@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import pages as in_place
+from gdatalog.engine import paged_joins
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import page_schedule
 from tests import test_engine_oracle as oracle
@@ -294,7 +294,7 @@ def test_indexes_that_the_host_has_no_room_for_twice_are_cut_into_cells(
     driver = paged(HostDriver(), 128)
     with forced(1100), loaded(in_pages(driver)) as db:
         for room, expects in ((1000, "cells"), (1 << 20, "pages")):
-            monkeypatch.setattr(in_place, "default_limit", lambda room=room: room)
+            monkeypatch.setattr(paged_joins, "default_limit", lambda room=room: room)
             found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
             assert found == expected["triangles"] and way(report) == expects
             assert bool(driver.virtual.ranges) == (expects == "pages")

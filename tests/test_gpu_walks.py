@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import launch, loops
+from gdatalog.gpu_ops import launch, loops, scratch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.parser import parse
@@ -39,20 +39,20 @@ LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
 
-def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[loops.Scratch]:
+def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
     """All tiles run, and have a buffer of one value: they borrow longer ones, of which there is
     one of each length. Gives what launches have."""
-    found: list[loops.Scratch] = []
+    found: list[scratch.Scratch] = []
 
-    def short(needs: Sequence[loops.Need], tiles: int, _: int) -> loops.Scratch:
+    def short(needs: Sequence[scratch.Need], tiles: int, _: int) -> scratch.Scratch:
         lengths = {need.name: need.length for need in needs}
         longest = max((need.length for need in needs if need.buffer), default=0)
         classes = []
         for size in (*(4**at for at in range(1, 12) if 4**at < longest), longest):
             parts = {need.name: min(need.length, size) for need in needs if need.buffer}
-            classes.append(loops.BufferClass(parts, 1))
+            classes.append(scratch.BufferClass(parts, 1))
         own = {need.name: 1 for need in needs if need.buffer}
-        found.append(loops.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
+        found.append(scratch.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
         return found[-1]
 
     monkeypatch.setattr(launch, "laid_out", short)

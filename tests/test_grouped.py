@@ -13,7 +13,7 @@ from entries import Entries
 import gdatalog
 from gdatalog import calls
 from gdatalog.codegen.helpers import group_sets
-from gdatalog.engine import group_dedup
+from gdatalog.engine import depth
 from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.group_dedup import GroupDedup, grouped_of
 from gdatalog.executors import lftj
@@ -85,7 +85,7 @@ def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[GroupDed
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_dedup, "grouped_of", noted)
+        patch.setattr(depth, "grouped_of", noted)
         tune(patch, groups_from=0, group_bitmap_bits=bits, sorted_from=0, sorted_stretch=0)
         tune(patch, grouped_from=0, grouped_least=0)
         patch.setattr(lftj, "FIRST_ROOM", room)

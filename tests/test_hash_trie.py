@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -87,10 +88,14 @@ def test_rows_are_listed_and_found(
     arity, order, parts = drawn
     trie = HashTrie(order, arity, hash_function)
     there: set[Row] = set()
+    lent: dict[int, list[int]] = {}  # the arrays, by version: loops that know it have these
     for number, rows in enumerate(parts):
         if number == asked:
             trie.table(len(order) - 1)
         trie.add(columns_of(rows, arity))
+        arrays = [vars(level).values() for level in trie.levels]
+        now = [each.ctypes.data for each in chain(*arrays) if isinstance(each, np.ndarray)]
+        assert lent.setdefault(trie.version, now) == now
         there |= {tuple(row[at] for at in order) for row in rows}
         found = list(listed(trie))
         assert sorted(found) == sorted(there)
@@ -110,22 +115,22 @@ def test_new_rows_wait_for_their_turn() -> None:
     old, new = relation([(1, 2), (3, 4)]), relation([(5, 6)])
     indexes = HashIndexes(2)
     indexes.wait()
-    early = indexes.trie((0, 1), False, [old, new], new, 1 << 30)
-    late = indexes.trie((0, 1), True, [old, new], new, 1 << 30)
+    early = indexes.made(((0, 1), False), [old, new], new, 1 << 30)
+    late = indexes.made(((0, 1), True), [old, new], new, 1 << 30)
     assert early is not None and late is not None and early.total == late.total == 2
     indexes.take_turn(new, False, 1 << 30)
     assert (early.total, late.total) == (3, 2)
     indexes.take_turn(new, False, 1 << 30)
     indexes.take_turn(new, True, 1 << 30)
     assert (early.total, late.total) == (3, 3)
-    assert indexes.trie((1,), True, [old, new], new, 1 << 30) is not None
+    assert indexes.made(((1,), True), [old, new], new, 1 << 30) is not None
     assert indexes.nbytes > 0
 
 
 @pytest.mark.parametrize(("dtype", "spare"), [("int64", 1 << 30), ("int32", 10)])
 def test_wide_columns_and_little_memory(dtype: str, spare: int) -> None:
-    indexes, first = HashIndexes(2), relation([(1, 2)])
-    assert indexes.trie((1, 0), False, [], None, 1 << 30) is not None
+    indexes = HashIndexes(2)
+    assert indexes.made(((1, 0), False), [], None, 1 << 30) is not None
     indexes.wait()
     indexes.take_turn(relation([(3, 4)], dtype), False, spare)
-    assert indexes.trie((1, 0), False, [first], None, 1 << 30) is None
+    assert indexes.tries[(1, 0), False] is None

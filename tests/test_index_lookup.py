@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -89,3 +90,34 @@ def test_an_answer_does_not_hold_the_index() -> None:
             result = db.query("?- E($x, y).", {"x": 1})
         (column,) = result._relation.keys
         assert column.base is None and len(column) == 100
+
+
+# A rule, and the groups of the rows of T that it counts (with a parameter).
+COUNTED: list[tuple[str, Any]] = [
+    ("g(a, count()) <- T(a, _, _).", lambda a, b, c, k: (a,)),
+    ("g(count(), 7, b) <- T(_, b, _).", lambda a, b, c, k: (7, b)),
+    ("g(b, count()) <- T($k, b, _).", lambda a, b, c, k: a == k and (b,)),
+    ("g(b, a, count()) <- T(a, b, _).", lambda a, b, c, k: (b, a)),
+    ("g(b, count(), count()) <- T(_, b, _), b > $k.", lambda a, b, c, k: b > k and (b,)),
+]
+
+
+@pytest.mark.parametrize(("text", "group"), COUNTED)
+def test_counts_of_groups_are_those_of_an_index(text: str, group: Any, found: list[int]) -> None:
+    random = Random(1)
+    rows = [*{tuple(random.randrange(6) for _ in range(3)) for _ in range(90)}]
+    with gd.connect(device="cpu") as db:
+        db["T"] = rows
+        for k in (2, 3, 99, 2):
+            for new in ([], [(2, 9, 9), (2, 9, 8), (7, 0, 0)]):  # rows of groups in two parts
+                db.insert("T", new)
+                rows += new
+                groups = [group(*row, k) for row in {*rows}]
+                counted = Counter(each for each in groups if each is not False)
+                expected = sorted(sorted((*each, n)) for each, n in counted.items())
+                if text.count("count()") == 2:
+                    expected = sorted(sorted((*each, n, n)) for each, n in counted.items())
+                for _ in range(3):
+                    answer = db.query(text, {"k": k} if "$k" in text else {}).fetchall()
+                    assert sorted(map(sorted, answer)) == expected
+    assert len(found) >= 8

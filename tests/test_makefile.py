@@ -117,7 +117,7 @@ def installed(folder: Path) -> Path:
 def _does(folder: Path, wanted: str) -> None:
     """What the Python of a folder answers when it is asked for the GPU's extra."""
     (folder / "python-does").write_text(
-        f'case "$2" in gdatalog.gpu_ops.probe) {wanted} ;; *) exit 0 ;; esac\n'
+        f'case "$2" in gdatalog.gpu_ops.diagnosis) {wanted} ;; *) exit 0 ;; esac\n'
     )
 
 
@@ -129,7 +129,7 @@ def test_where_there_is_no_gpu_the_reason_is_told(installed: Path, target: str) 
     done = _make(installed, target)
     assert done.returncode != 0
     assert "this needs an NVIDIA GPU. GPU: " in done.stderr and "\ncure: " in done.stderr
-    assert (installed / "asked").read_text() == "python -m gdatalog.gpu_ops.probe\n"
+    assert (installed / "asked").read_text() == "python -m gdatalog.gpu_ops.diagnosis\n"
     assert not (installed / ".venv" / "gpu").exists()
 
 
@@ -144,7 +144,7 @@ def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
         done = _make(installed, target)
         assert done.returncode == 0, done.stderr
         lines = (installed / "asked").read_text().splitlines()
-        assert lines[:2] == ["python -m gdatalog.gpu_ops.probe", f"{install} matplotlib"]
+        assert lines[:2] == ["python -m gdatalog.gpu_ops.diagnosis", f"{install} matplotlib"]
         assert lines[-1] == asked
     assert len(lines) == 4  # it is installed once
 
@@ -152,7 +152,7 @@ def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
 def test_a_demo_asks_a_gpu_too_where_one_is(installed: Path) -> None:
     _does(installed, "exit 3")
     assert _make(installed, "demo").returncode == 0
-    asked = ["gdatalog queries/triangles.dl", "python -m gdatalog.gpu_ops.probe"]
+    asked = ["gdatalog queries/triangles.dl", "python -m gdatalog.gpu_ops.diagnosis"]
     assert (installed / "asked").read_text().splitlines() == asked
     _does(installed, "echo cuda12")
     assert _make(installed, "demo").returncode == 0

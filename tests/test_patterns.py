@@ -65,10 +65,15 @@ def opened(rows: set[tuple[int, int]], labels: dict[int, int] | None = None) -> 
 def test_the_patterns_of_papers_have_their_symmetries() -> None:
     known = {
         "P1": 4, "P2": 24, "P3": 4, "P4": 4, "P5": 8, "P6": 12, "P7": 120,
+        "P8": 2, "P9": 6, "P10": 4, "P11": 4,
         "house": 2, "q1": 8, "q10": 4, "clique5": 120, "path4": 2, "cycle5": 10, "star4": 24,
         "biclique2_3": 12,
     }  # fmt: skip
     assert {name: patterns.named(name).automorphisms for name in known} == known
+    labelled = [patterns.named(f"P{at}") for at in range(12, 23)]
+    assert patterns.suite("t-dfs-labelled") == tuple(labelled)
+    for plain, one in zip(patterns.suite("t-dfs"), labelled, strict=True):
+        assert one.edges == plain.edges and dict(one.labels)["b"] == 1
 
 
 def test_cuts_patterns_have_most_edges() -> None:
@@ -339,8 +344,8 @@ def test_what_has_no_edges() -> None:
         with pytest.raises(gd.UsageError, match="3, 4 or 5"):
             db.motifs(6)
         for ask in (db.count, db.match):
-            with pytest.raises(gd.UsageError, match="P8 has labels, but there is no relation L"):
-                ask("P8")
+            with pytest.raises(gd.UsageError, match="P12 has labels, but there is no relation L"):
+                ask("P12")
         db["L"], db["U"] = [(1, "a"), (2, "b")], [(1,)]
         path: Any = patterns.path(2)
         wrong: tuple[Any, ...] = (
@@ -379,7 +384,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run([*asked, str(graph)]) == 0
     err = capsys.readouterr().err
     assert err.startswith("warning: E: 1 of 3 rows is a duplicate") and "row_id" not in err
-    assert run(["count", "--pattern", "P8", str(graph)]) == 2
+    assert run(["count", "--pattern", "P12", str(graph)]) == 2
     assert "--labels FILE" in capsys.readouterr().err
     assert run([*asked, str(tmp_path / "none.csv")]) == 1
     assert "there is no such file" in capsys.readouterr().err

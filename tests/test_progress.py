@@ -16,13 +16,13 @@ from loading import read_table
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.cancellation import Abandoned, Watch
+from gdatalog.cancellation import Watch
 from gdatalog.overhead import spending, time_spent
 from gdatalog.progress import Progress
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.storage import sorting
 from gdatalog.storage.relation import Relation
-from gdatalog.threads import CancellableThread
+from gdatalog.threads import Abandoned, CancellableThread
 from tests.interpreted import interpreted
 
 CHAIN = [(n, n + 1) for n in range(40)]

@@ -462,9 +462,9 @@ def test_hash_indexes_take_a_part_of_the_memory() -> None:
     relation = Relation.of_blocks(("a", "b"), ("int", "int"), [(rows, rows)], 1000, True)
     for spare, there in ((1 << 20, True), (1 << 17, True), (1 << 16, False)):
         indexes = HashIndexes(2)
-        assert (indexes.trie((0, 1), False, [relation], None, spare) is not None) == there
+        assert (indexes.made(((0, 1), False), [relation], None, spare) is not None) == there
     indexes = HashIndexes(2)
-    assert indexes.trie((0, 1), False, [relation], None, 1 << 18) is not None
+    assert indexes.made(((0, 1), False), [relation], None, 1 << 18) is not None
     indexes.wait()
     indexes.take_turn(relation, False, 1 << 17)
     assert indexes.nbytes == 0

@@ -124,7 +124,7 @@ def works(setting: Setting) -> Iterator[Work]:
     packed = graph.u.astype(xp.int64) * vertices + graph.v
     wanted = above.astype(xp.int64) * vertices + values
     yield Work(
-        "case 3: (parent, value) pairs, sorted search",
+        "case 3: (parent, value) pairs, a binary search a thread",
         lambda: ops.find_in(level, above, values),
         lambda found: _right(xp, packed, wanted, found),
         in_lists,
@@ -142,7 +142,7 @@ def _looked_up(setting: Setting, ops: Any, entries: int) -> Iterator[Work]:
     count = len(sought)
     nothing = xp.zeros(count, dtype=xp.int64)
     yield Work(
-        "case 1: a sorted list in another, sorted search",
+        "case 1: a sorted list in another, a binary search a thread",
         lambda: ops.find(root, sought),
         lambda found: _right(xp, among, sought, found),
         lambda: (

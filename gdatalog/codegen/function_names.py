@@ -5,11 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
 _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)

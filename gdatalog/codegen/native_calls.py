@@ -63,7 +63,8 @@ class Native:
 class Bound:
     """A function and its arguments, all arrays, which stay the same from call to call.
 
-    `function`: a `Native`, or any function that takes the arrays.
+    `function`: a `Native`, or any function that takes the arrays. `arrays`: those that it keeps
+    alive.
     """
 
     __slots__ = ("_address", "_dropped", "_places", "_words", "arrays", "function")
@@ -82,12 +83,19 @@ class Bound:
         if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
-        dropped, function = self._dropped.pop(name, None), self.function
+        dropped = self._dropped.pop(name, None)
         if dropped is not None and dropped() is value:
             return
+        self.lend(name, value)
+
+    def lend(self, name: str, value: Array) -> None:
+        """Sets an argument whose owner keeps it alive until the next calls have ended."""
+        function = self.function
         if isinstance(function, Native):
             at, words = self._places[name], self._words
             words[at], words[at + 1] = function.words(value, function.given[at >> 1])
+        else:
+            self.arrays[name] = value
 
     def let_go(self, name: str) -> None:
         """Drops an argument, which must be set before the next call."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 
-from gdatalog.cancellation import cancellable
-from gdatalog.engine.compiler.plans import Looking, planned
+from gdatalog.cancellation import LATE, apart, cancellable
+from gdatalog.engine.compiler.plans import takes_long
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import count_of
 from gdatalog.engine.device import CPU
@@ -17,6 +17,7 @@ from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recurs
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.engine.scan_or_index import indexed, least_scanned
+from gdatalog.importing import uncollected
 from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
@@ -26,7 +27,7 @@ from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
-from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
+from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, RuleStatistics
 from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
 
@@ -91,89 +92,81 @@ class StratumDraft:
     @property
     def planned(self) -> PlannedRules:
         """The stratum with the plans of all rules."""
-        plans = tuple(
-            (
-                self.plan(rule, first=True),
-                self.plan(rule, first=False) if self.recursive(rule) else None,
-            )
-            for rule in self.stratum.rules
-        )
-        return PlannedRules(self.stratum, plans, tuple(self.added.values()))
+        plans = []
+        for rule in self.stratum.rules:
+            first, later = self.plan(rule, first=True), None
+            if self.recursive(rule):
+                later = self.plan(rule, first=False)
+            plans.append((first, later))
+        return PlannedRules(self.stratum, tuple(plans), tuple(self.added.values()))
 
     def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
         """The plan of a rule in the first round, or in later ones."""
         found = self._plans.get((id(rule), first))
-        if found is None:
-            found = self._plans[id(rule), first] = self._plan(rule, first)
-        return found
-
-    def _plan(self, rule: CheckedRule, first: bool) -> RulePlan:
-        inputs, context = self.inputs, self.context
-        recursive = self.stratum.relations if self.stratum.recursive else ()
+        if found is not None:
+            return found
+        inputs, context, least = self.inputs, self.context, None
         on_cpu = context.device is CPU
-        algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
-        if not recursive and context.cluster is None:
+        options: RuleOptions = {"first": first, "scans": None, "algebra": None}
+        if not self.stratum.recursive and context.cluster is None:
+            # Sums and scans run on one machine, as a whole.
             if context.settings.algebra != "never" and (
                 rule.aggregated or all_of(Aggregate, rule.body)
             ):
-                algebra = algebra_of(context.settings, on_cpu, context.limits)
-            least_rows = least_scanned(context.settings) if on_cpu else None
-
-        def planned_with(least: int | None) -> RulePlan:
-            plans, values = inputs.plans, context.scope.params
-            device = "" if algebra is None else context.device.name  # only sums differ
-            plan = plans.found(rule, first, inputs.relation, values, least, device)
-            if plan is None:
-                looking, looked = Looking(inputs.relation), list[Looked]()
-                options: RuleOptions = {"first": first, "scans": least, "algebra": algebra}
-                making = partial(self._make, rule, looking, looked, recursive, options)
-                plan = planned([rule], making)
-                plans.keep(rule, first, plan, looking.at, looked, least, device)
-            return plan
-
+                options["algebra"] = algebra_of(context.settings, on_cpu, context.limits)
+            least = least_scanned(context.settings) if on_cpu else None
         # Statistics of rows on the host do not count as device memory.
         here = nullcontext() if on_cpu else on_the_host(context.limits)
         work = context.limits.watch.work("planning", called(self.stratum, rule))
         with here, work, spending("planning"):
-            plan = None if least_rows is None else planned_with(least_rows)
+            plan = None if least is None else self._planned(rule, {**options, "scans": least})
             scans = context.thresholds.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
                 names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
-                rows = max((inputs.relation(name).at_most for name in names), default=0)
-                plan = cancellable(rows, partial(planned_with, None), None)
+                rows = max([inputs.relation(name).at_most for name in names], default=0)
+                if rows < LATE:
+                    plan = self._planned(rule, options)
+                else:
+                    plan = cancellable(rows, partial(self._planned, rule, options), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
+        self._plans[id(rule), first] = plan
         return plan
 
-    def _make(
-        self,
-        rule: CheckedRule,
-        relation: Callable[[str], Relation],
-        looked: list[Looked],
-        recursive: Collection[str],
-        options: RuleOptions,
-    ) -> RulePlan:
-        """Plans a rule. `relation` looks up relations; `looked`: selectivities that decided."""
-        inputs, context = self.inputs, self.context
-
-        @cache  # planning asks thousands of times
-        def sizes(name: str, version: Version) -> RelationStatistics:
-            arity = inputs.schemas[name].arity
-            if version == "delta":
-                return Assumed(DELTA, DELTA, arity)
+    def _planned(self, rule: CheckedRule, options: RuleOptions) -> RulePlan:
+        """A plan of a rule: one that was kept, or a new one."""
+        inputs, context, trace = self.inputs, self.context, self.context.passes
+        first, least = options["first"], options["scans"]
+        device = "" if options["algebra"] is None else context.device.name  # only sums differ
+        values, plans = context.scope.params, inputs.plans
+        plan = plans.found(rule, first, inputs.relation, values, least, device)
+        if plan is not None:
+            return plan
+        read: dict[str, Relation] = {}
+        sizes, looked = RuleStatistics(), list[Looked]()
+        for name in dict.fromkeys([atom.name for atom in atoms(rule)]):
             if self.grows(name):
-                return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-            found = relation(name)
-            context.device.hold(found)
-            return found.statistics
-
-        values, orders, trace = context.scope.params, inputs.plans.orders, context.passes
+                arity = inputs.schemas[name].arity
+                sizes.whole[name] = Assumed(UNKNOWN, UNKNOWN // 10, arity)
+                sizes.new[name] = Assumed(DELTA, DELTA, arity)
+            else:
+                read[name] = relation = inputs.relation(name)
+                context.device.hold(relation)
+                sizes.whole[name] = relation.statistics
         notes = None if trace is None else PassNotes((rule_text(rule),), [])
-        given = PlanInputs(sizes, orders, context.thresholds, values, looked, notes)
-        stored = not context.scope.bounded
-        plan = plan_rule(rule, inputs.param_types, given, recursive, stored, **options)
+        orders, thresholds = plans.orders, context.thresholds
+        given = PlanInputs(cache(sizes), orders, thresholds, values, looked, notes)
+        recursive = self.stratum.relations if self.stratum.recursive else ()
+        settings = inputs.param_types, given, recursive, not context.scope.bounded
+        context.limits.poll()
+        if takes_long([rule]):
+            plan = apart(partial(plan_rule, rule, *settings, **options))
+        else:
+            with uncollected():
+                plan = plan_rule(rule, *settings, **options)
         if trace is not None and notes is not None:
             trace.plans.append((plan, notes.records))
+        plans.keep(rule, first, plan, read, looked, least, device)
         return plan
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:

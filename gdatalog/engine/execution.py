@@ -22,7 +22,7 @@ from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.evaluator.demanded import answer
 from gdatalog.engine.evaluator.evaluator import Evaluator
-from gdatalog.engine.evaluator.results import Results
+from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.engine.facts.files import Files, find_include, read_program
 from gdatalog.engine.facts.inputs import FileCache, Inputs
 from gdatalog.engine.facts.lists import list_relation
@@ -302,7 +302,7 @@ def _evaluator(
     usage: Usage,
 ) -> Evaluator:
     context.limits.poll()
-    heads, planned, lasting = compiled.heads, compiled.planned, usage.lasting
+    planned, keep = compiled.planned, Keeps(compiled.heads, usage.lasting)
     asked = frozenset(ask.name for ask in compiled.asks)
     # Rewritten queries may read relations that no rule of the program reads.
     ends = usage.ends and not any(name.startswith("?") for name in asked)
@@ -312,11 +312,6 @@ def _evaluator(
         checked = reading_only(compiled.checked, inputs.kept)
         plans = Plans(planned.plans.orders)
         planned = PlannedProgram(checked, planned.texts, planned.validity, plans)
-
-    def keep(names: Collection[str]) -> bool:
-        if any(name.startswith("?") for name in names):
-            return False
-        return lasting or heads.isdisjoint(names)
 
     let_go, facts = (
         inputs.let_go if ends else None,

@@ -1,13 +1,13 @@
 """The metrics of an evaluation: of rules, of rules by round, and of strata.
 
-The progress line reads the metrics of a round when it ends. Only a profile keeps all of them, and
-finds out which of several rules derived a row first.
+Only a profile keeps what rules did in each round, and finds out which of several rules derived a
+row first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 
 import numpy as np
@@ -159,15 +159,11 @@ Mark = tuple[int, int, tuple[RuleRound, ...]]
 
 @dataclass(slots=True)
 class Round:
-    """A round of a fixpoint, for errors and progress.
-
-    `rules`: the metrics of the rules that ran in it.
-    """
+    """A round of a fixpoint, for errors and progress."""
 
     number: int
     new: Mapping[str, int]
     total: Mapping[str, int]
-    rules: Sequence[RuleRound] = ()
 
     def tell(self, work: WorkItem) -> None:
         """Reports the end of the round."""
@@ -179,8 +175,8 @@ class Round:
 class StratumMetrics:
     """The metrics of a stratum.
 
-    `lasting`: keeps all rounds, and finds the first rule that derived each row; otherwise each
-    round replaces the one before. `plans` are the rules' plans; `how` says how the rules were
+    `lasting`: keeps all rounds, and finds the first rule that derived each row; otherwise nobody
+    reads what rules did in a round. `plans` are the rules' plans; `how` says how the rules were
     rewritten. `doing`: the strategy that runs all rules together. `timed`: the time of each plan,
     by id, if nothing else is measured.
     """
@@ -213,12 +209,15 @@ class StratumMetrics:
 
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
         """Starts a rule in the current round."""
-        self._most()
         stats = RuleRound(relation, rule, self.rounds)
-        self._open.append(stats)
+        if self.lasting:
+            self._most()
+            self._open.append(stats)
         return stats
 
     def ran(self, stats: RuleRound, report: RuleRun | None = None) -> None:
+        if not self.lasting:
+            return
         stats.bytes = self._most()
         if report is not None:
             report.bytes = max(report.bytes, stats.bytes)
@@ -234,20 +233,18 @@ class StratumMetrics:
         if not todo or new.length == 0 or len(parts) == 1:
             for stats in todo:
                 stats.new = new.length
-        elif self.lasting and (new.remote is None or not new.remote.unfetched):
+        elif new.remote is None or not new.remote.unfetched:
             counts = _firsts(parts, new, ops)[-len(todo) :]
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count
 
-    def end_round(self) -> list[RuleRound]:
+    def end_round(self) -> None:
         """Ends the round of these rules and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
-        if self.lasting:
-            self.rules += done
+        self.rules += done
         self._most()
-        return done
 
     def mark(self) -> Mark:
         return self.rounds, len(self.rules), tuple(self._open)
@@ -323,15 +320,17 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
+    def spending(self) -> AbstractContextManager[None]:
         """Within this context, a profile adds this thread's costs."""
-        before = time_spent() if self.lasting else self.costs
+        return self._adding_costs() if self.lasting else nullcontext()
+
+    @contextmanager
+    def _adding_costs(self) -> Iterator[None]:
+        before = time_spent()
         try:
             yield
         finally:
-            if self.lasting:
-                self.costs += time_spent() - before
+            self.costs += time_spent() - before
 
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None

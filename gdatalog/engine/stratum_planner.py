@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.operators import Relations, codes, copy, once
+from gdatalog.engine.operators import Relations, codes, copy
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
@@ -31,47 +33,44 @@ def plan_stratum(
     `counted`: if it is partitioned, only the number of rows of each value is needed. `excluded`:
     the kind of operator that did not suit.
     """
-    device = inputs.context.device
+    device, later = inputs.context.device, inputs.context.later
     name = device.members[0] if stratum.recursive else device.name
-    root = _root(stratum, inputs, counted, excluded)
+    root = _copied(stratum, inputs, excluded)
+    if root is None and later is None:
+        root = _operator(stratum, counted, excluded, inputs)
+    elif root is None:
+        from gdatalog.engine import placing
+
+        root = placing.placed(stratum, inputs, partial(_operator, stratum, counted, excluded))
+    assert root is not None
     name = root.device if isinstance(root, Placed) else name
     return StratumPlan(stratum, root, name)
 
 
-def _root(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
-    if inputs.limit is None and excluded != "copy" and not any(inputs.seeds.values()):
-        copied = copy.applies(stratum)
-        if copied is not None:
-            again = WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
-            return copied if copied.whole else again
-
-    def plan(inputs: StratumInputs) -> Operator:
-        return _evaluated(stratum, inputs, counted, excluded)
-
-    if inputs.context.later is None:
-        return plan(inputs)
-    from gdatalog.engine import placing
-
-    return placing.placed(stratum, inputs, plan)
+def _copied(stratum: Stratum, inputs: StratumInputs, excluded: str) -> Operator | None:
+    """The operator of a stratum that renames another relation."""
+    if inputs.limit is not None or excluded == "copy" or any(inputs.seeds.values()):
+        return None
+    copied = copy.applies(stratum)
+    if copied is None or copied.whole:
+        return copied
+    return WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
 
 
-def _evaluated(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
+def _operator(stratum: Stratum, counted: bool, excluded: str, inputs: StratumInputs) -> Operator:
     """The operator for the device of the inputs."""
+    encoded, of = None, stratum
     if inputs.limit is None and excluded != "codes":
         encoded = codes.encoding(stratum, inputs)
         if encoded is not None:
-            then = _rules(encoded.stratum, encoded.inputs, counted, excluded)
-            return OnCodes(stratum, encoded.names(), then)
-    return _rules(stratum, inputs, counted, excluded)
+            of, inputs = encoded.stratum, encoded.inputs
+    if not of.recursive:
+        found: Operator = Once(StratumDraft(of, inputs).planned)
+    else:
+        from gdatalog.engine.recursion_planner import plan_recursion
 
-
-def _rules(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
-    found = once.applies(StratumDraft(stratum, inputs))
-    if found is not None:
-        return found
-    from gdatalog.engine.recursion_planner import plan_recursion
-
-    return plan_recursion(stratum, inputs, counted, on_host=excluded == "device")
+        found = plan_recursion(of, inputs, counted, on_host=excluded == "device")
+    return found if encoded is None else OnCodes(stratum, encoded.names(), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,14 @@ def _prepared(plan: StratumPlan, inputs: StratumInputs) -> PreparedPlan:
     return PreparedPlan(plan.root.prepare(inputs.context), makers_of_values(plan.stratum))
 
 
-@contextmanager
-def _temporary_files(makers: Sequence[CheckedRule], spill: Spill | None) -> Iterator[None]:
+def _temporary_files(
+    makers: Sequence[CheckedRule], spill: Spill | None
+) -> AbstractContextManager[object]:
     """Within this context, temporary files are limited further if rules make new values."""
-    if spill is None or not makers:
-        yield
-        return
-    with spill.growing(), placed(makers[0]):
+    return nullcontext() if spill is None or not makers else _growing(makers[0], spill)
+
+
+@contextmanager
+def _growing(maker: CheckedRule, spill: Spill) -> Iterator[None]:
+    with spill.growing(), placed(maker):
         yield

@@ -53,9 +53,6 @@ MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory
 AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
 
 
-Grown = dict[TrieRef, HashTrie]
-
-
 class Variant:
     """A join of a rule for the new rows of one of its atoms. `plan`: the plan of the rule with this
     join only, which has a `number` in the `whole` plan. `expected`: the input rows that the plan
@@ -85,6 +82,7 @@ class Variant:
             loops.let_go(range(len(self.join.tries)))
         self.lasting.clear()
         self.tries.clear()
+        self.reads.clear()
         self.report = None
         del self.run
 
@@ -94,6 +92,7 @@ class Variant:
         assert self.join.given is not None
         self.follows = self.join.given.relation  # whose new rows it processes
         self.looked = self.followed = 0
+        self.each = self._expected_each()
         self.rate = inf  # rows that loops recently looked at per input row
         self.unprintable = False  # whether there are no loops
         # Loops by the layouts of their indexes and by the kind of dedup index; and those that are
@@ -106,6 +105,7 @@ class Variant:
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
         self.growing = tuple(refs[at] for at in self.numbers)
         self.tries: list[Trie | None] = []  # those that stay
+        self.reads: list[tuple[DeltaRelation | None, bool]] = []  # where hash tries of these are
         # Whether it reads only old rows of the relation whose new rows it processes.
         own = [ref.version for ref in self.growing if ref.relation == self.follows]
         self.before = bool(own) and "full" not in own
@@ -121,12 +121,10 @@ class Variant:
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
         derived: list[Derived] = []
-        timed = self.report or self.run.record.time_of(self.whole)
+        timed, table = self.report or self.run.record.time_of(self.whole), self._table()
         with self.run.context.limits.watch.work("joining", self.called), measured(timed):
-            if not (self._worth() and self._by_loops(stats)):
-                derived = self._breadth_first(stats)
-        for loops in self.loops.values():
-            loops.let_go(self.numbers)
+            if table is None or not (self._worth(table) and self._by_loops(table, stats)):
+                derived = self._breadth_first(table, stats)
         if not derived:
             stats.new = self.found
         self.run.record.ran(stats, self.report)
@@ -135,6 +133,7 @@ class Variant:
     def change(self, whole: RulePlan, expected: float) -> None:
         """Switches to another plan of the same rule and atom."""
         self.plan, self.whole, self.expected = alone(whole, self.number), whole, expected
+        self.each = self._expected_each()
         if self.plan.joins[0] is not self.join:
             self._begin()
 
@@ -181,12 +180,12 @@ class Variant:
 
     # ---------------------------------------------------------------------------- breadth-first
 
-    def _breadth_first(self, stats: RuleRound) -> list[Derived]:
+    def _breadth_first(self, table: DeltaRelation | None, stats: RuleRound) -> list[Derived]:
         derived: list[Derived] = []
         for parts in self._combinations(self.growing):
-            found = self._in_time(parts, stats)
+            found = None if table is None else self._in_time(parts, stats)
             if found is None:
-                if self._by_loops(stats):  # for all combinations
+                if table is not None and self._by_loops(table, stats):  # for all combinations
                     return []
                 found = self._in_levels(parts, stats)
             derived.append(found)
@@ -194,8 +193,6 @@ class Variant:
 
     def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
         """Runs breadth-first while that pays; returns None if it has not completed."""
-        if self._table() is None:
-            return self._in_levels(parts, stats)
         limits, thresholds = self.run.context.limits, self.thresholds
         most = max(thresholds.loops_from_round, int(thresholds.loops_from) - self.looked)
         budget = None
@@ -246,11 +243,8 @@ class Variant:
             return table
         return None
 
-    def _worth(self) -> bool:
+    def _worth(self, table: DeltaRelation) -> bool:
         """Whether the remaining work is worth loops, or they may be compiled by now."""
-        table = self._table()
-        if table is None:
-            return False
         if self.loops or self.run.context.settings.strategy == "lftj":
             return True
         looked = self._expected_looked()
@@ -264,39 +258,52 @@ class Variant:
 
     def _expected_looked(self) -> float:
         """How many rows breadth-first will have looked at after these."""
-        each = self.looked / self.followed if self.followed else self._expected_each()
+        each = self.looked / self.followed if self.followed else self.each
         return self.looked + self.new_rows * each
 
     def _expected_each(self) -> float:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
-    def _loops(
-        self, parts: Parts, grown: Grown, hashed: bool, given: Columns
-    ) -> PlanFunction | None:
-        """Loops for these relations; None if they cannot be printed or compiled, or are not
-        compiled yet."""
-        refs = self.join.tries
+    def _hash_tries(self) -> list[HashTrie | None]:
+        """The indexes of growing relations that grow in place; None if there is none."""
+        if not self.reads:
+            for ref in self.growing:
+                table = self.run.tables[ref.relation]
+                known = isinstance(table, DeltaRelation)
+                plain = known and not (ref.tests or ref.weighted or ref.ranked)
+                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
+                self.reads.append((table if plain else None, behind))
+        pairs = zip(self.growing, self.reads, strict=True)
+        return [read and read.hash_trie(ref.columns, behind) for ref, (read, behind) in pairs]
+
+    def _tries(self, parts: Parts, grown: Sequence[HashTrie | None]) -> list[Trie | HashTrie]:
+        """The indexes that loops read."""
         if not self.tries:
             self.tries = [
                 None if at in self.numbers else self.run.trie_of(ref, CPU)
-                for at, ref in enumerate(refs)
+                for at, ref in enumerate(self.join.tries)
             ]
-        tries: list[Trie | HashTrie] = [
-            trie if trie is not None else grown.get(ref) or self.run.trie_of(ref, CPU, parts)
-            for ref, trie in zip(refs, self.tries, strict=True)
-        ]
-        key: tuple[object, ...] = (hashed, *(column.dtype.char for column in given))
-        if parts is NO_PARTS:  # hash tries vary only in the look-up at their roots
-            key += tuple([trie.levels[0].dense for trie in grown.values()])
+        tries: list[Any] = list(self.tries)
+        for at, ref, trie in zip(self.numbers, self.growing, grown, strict=True):
+            tries[at] = trie or self.run.trie_of(ref, CPU, parts)
+        return tries
+
+    def _loops(
+        self, tries: Sequence[Trie | HashTrie], whole: bool, hashed: bool, given: Columns
+    ) -> PlanFunction | None:
+        """Loops for these indexes; None if they cannot be printed or compiled, or are not compiled
+        yet. `whole`: all that grow are hash tries."""
+        key: tuple[object, ...] = (hashed, *[column.dtype.char for column in given])
+        grown: list[Any] = [tries[at] for at in self.numbers]
+        if whole:  # hash tries vary only in the look-up at their roots
+            key += tuple([trie.levels[0].dense for trie in grown])
         else:
             from gdatalog.printer.layouts import layouts_of
 
-            key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
+            key += tuple(map(id, layouts_of(grown, growing=True)))
         loops = self.loops.get(key) or self._made(key, tries, hashed)
-        if loops is None:
-            return None
-        self.loops.move_to_end(key)
-        loops.read(tries)
+        if loops is not None:
+            self.loops.move_to_end(key)
         return loops
 
     def _made(
@@ -332,30 +339,26 @@ class Variant:
     def _function(self, printed: PrintedPlan, rows: float) -> Any:
         return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
 
-    def _by_loops(self, stats: RuleRound) -> bool:
+    def _by_loops(self, table: DeltaRelation, stats: RuleRound) -> bool:
         """Runs loops, which add their rows to the relation; returns whether they completed."""
-        table = self._table()
-        if table is None:
-            return False
-        grown: Grown = {}  # the indexes of growing relations that grow in place
-        others: list[TrieRef] = []
-        for ref in self.growing:
-            read, trie = self.run.tables[ref.relation], None
-            if isinstance(read, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
-                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
-                trie = read.hash_trie(ref.columns, behind)
-            if trie is None:
-                others.append(ref)
-            else:
-                grown[ref] = trie
-        for parts in self._combinations(others):
-            for block in pieces(self._blocks()):
-                if not self._follow_block(block, table, parts, grown, stats):
-                    return False
-        return True
+        grown = self._hash_tries()
+        others = [ref for ref, trie in zip(self.growing, grown, strict=True) if trie is None]
+        done = all(
+            self._follow_block(block, table, self._tries(parts, grown), not others, stats)
+            for parts in self._combinations(others)
+            for block in pieces(self._blocks())
+        )
+        for loops in self.loops.values() if others else ():
+            loops.let_go(self.numbers)
+        return done
 
     def _follow_block(
-        self, given: Columns, table: DeltaRelation, parts: Parts, grown: Grown, stats: RuleRound
+        self,
+        given: Columns,
+        table: DeltaRelation,
+        tries: Sequence[Trie | HashTrie],
+        whole: bool,
+        stats: RuleRound,
     ) -> bool:
         limits, thresholds = self.run.context.limits, self.thresholds
         known, loops, before = table.loops(), None, 0
@@ -363,7 +366,7 @@ class Variant:
         count = len(given[0]) if given else 1
         while known is not None:
             if loops is None:
-                loops = self._loops(parts, grown, isinstance(known, Hashed), given)
+                loops = self._loops(tries, whole, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
                 if self.rate < inf:
@@ -376,11 +379,11 @@ class Variant:
                 looked_by = count * self.rate / thresholds.loops_looked_each
                 hands = 1 + int(min(most, max(given_by, looked_by)))
                 before = 0
-                loops.begin(given, hands)
+                loops.begin(tries, given, hands)
             room = known.room if isinstance(known, Hashed) else ENDLESS
-            status = loops.go_on(known.arguments, room, limits)
+            status = loops.go_on(known, room, limits)
             tried, rows = loops.counts()
-            self.rate = max(tried / count, self._expected_each())
+            self.rate = max(tried / count, self.each)
             self.looked += tried - before
             limits.look(LOOPS_TURN + tried - before)
             before = tried

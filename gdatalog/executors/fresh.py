@@ -9,7 +9,7 @@ rounds are cheap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,7 +37,7 @@ SCRATCH = (*MARKING, "buffer", "rows", "words")
 CROWDED = 7  # status: the free room is used up
 TRIED, MET = 7, 8  # places in a worker's state: rows derived, and the row outside the space
 ENDLESS = 1 << 62
-LARGE = 1 << 16  # bytes: larger arrays of hash tries are not kept
+LARGE = 1 << 16  # bytes: larger blocks of rows are not used again
 
 
 @dataclass(slots=True)
@@ -179,11 +179,19 @@ class Reads:
         )
 
 
+class Told(Protocol):
+    """What tells loops which rows are new: their arguments, all arrays, and a `version` that is
+    another one when an array is; no two share one."""
+
+    version: int
+    arguments: Mapping[str, Array]
+
+
 class PlanFunction:
     """A printed plan's function, with the state that all its calls share.
 
-    `read` sets the indexes that have changed. Scratch is reused. There are as many workers as the
-    largest call needed.
+    What a turn reads is lent: indexes whose arrays have changed since the last turn, its rows, and
+    another dedup index. Scratch is reused. There are as many workers as the largest turn needed.
     """
 
     def __init__(
@@ -196,12 +204,14 @@ class PlanFunction:
         self.control = np.zeros(16, dtype=np.int64)
         self.workers: list[FreshWorker] = []
         self.at_work: list[FreshWorker] = []
-        self._tries: list[Trie | HashTrie | None] = [None] * len(printed.which)
+        # The tries that stay as they are, with their arrays, and the versions of those that grow.
+        self._tries: list[Trie | int | None] = [None] * len(printed.which)
+        self._arrays: list[Sequence[Array]] = [()] * len(printed.which)
+        self._known = 0  # the version of the dedup index
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
         self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
-        self._given = [each.name for each in printed.arguments if each.kind == "given"]
-        self._columns = [name for name in self._given if name.startswith("new")]
-        self._shared: dict[str, Array] = {}  # what all workers have
+        given = (each.name for each in printed.arguments if each.kind == "given")
+        self._columns = [name for name in given if name.startswith("new")]
         self._lengths: dict[str, int] = {}  # of scratch
 
     def _worker(self) -> FreshWorker:
@@ -220,8 +230,7 @@ class PlanFunction:
             length = length or argument.length
             arrays[argument.name] = np.zeros(length, dtype=calls.DTYPES[argument.type])
         width, call = sum(arrays[name].itemsize for name in outputs), Bound(self.function, arrays)
-        for name, array in self._shared.items():
-            call.set(name, array)
+        self._known, self._tries = 0, [None] * len(self._tries)  # nothing is lent to this one yet
         return FreshWorker(call, outputs, width, scratch, state, self.control)
 
     def renew(self, scope: Scope) -> None:
@@ -237,78 +246,72 @@ class PlanFunction:
         for worker in self.workers:
             worker.call.function = function
 
-    def read(self, tries: Sequence[Trie | HashTrie]) -> None:
-        """Sets the plan's tries."""
+    def _read(self, tries: Sequence[Trie | HashTrie]) -> None:
+        """Lends the tries that are others than in the last turn, or that have grown out of their
+        arrays."""
         scratch: list[Argument] = []
-        now = [tries[number] for number in self.printed.which]
-        shared = self._shared
-        for at, trie in enumerate(now):
-            hashed = isinstance(trie, HashTrie)
-            if trie is self._tries[at] and not hashed:
+        for at, number in enumerate(self.printed.which):
+            trie, before = tries[number], self._tries[at]
+            if trie is before or (isinstance(trie, HashTrie) and trie.version == before):
                 continue
-            self._tries[at] = trie
             reads = self._reads[at]
             for place, kind, depth in reads.scalars:
                 self._sizes[place] = calls.scalar_of(kind, trie, depth)
-            for name, kind, depth in reads.arrays:
-                array = calls.SHARED[kind](trie, depth)
-                if not hashed:
-                    array = np.ascontiguousarray(array)
-                if shared.get(name) is not array:
-                    shared[name] = array
-                    for worker in self.workers:
-                        worker.call.set(name, array)
-            scratch += reads.scratch
+            found = [calls.SHARED[kind](trie, depth) for _, kind, depth in reads.arrays]
+            if isinstance(trie, HashTrie):
+                self._tries[at] = trie.version
+            else:
+                found = self._arrays[at] = list(map(np.ascontiguousarray, found))
+                self._tries[at] = trie
+                scratch += reads.scratch
+            for (name, _, _), array in zip(reads.arrays, found, strict=True):
+                for worker in self.workers:
+                    worker.call.lend(name, array)
         for argument in scratch:
-            self._lengths[argument.name] = calls.scratch_length(argument, now)
+            self._lengths[argument.name] = calls.scratch_length(
+                argument, [tries[number] for number in self.printed.which]
+            )
 
     def let_go(self, numbers: Collection[int]) -> None:
-        """Drops these tries, the rows of the round and the dedup index; all of them are set again
-        before the next call."""
-        for worker in self.workers:
-            for name in self._given:
-                worker.call.let_go(name)
+        """Drops these tries."""
         for at, number in enumerate(self.printed.which):
-            if number not in numbers or self._tries[at] is None:
-                continue
-            if not isinstance(self._tries[at], HashTrie):
-                self._tries[at] = None
-            for name, _, _ in self._reads[at].arrays:
-                held = self._shared.get(name)  # None: not read since
-                if held is not None and (self._tries[at] is None or held.nbytes > LARGE):
-                    del self._shared[name]
-                    for worker in self.workers:
-                        worker.call.let_go(name)
+            if number in numbers:
+                self._tries[at], self._arrays[at] = None, ()
 
-    def begin(self, given: Sequence[Array], hands: int) -> None:
-        """Starts from the first of these rows; `hands`: how many threads are worth starting."""
+    def begin(self, tries: Sequence[Trie | HashTrie], given: Sequence[Array], hands: int) -> None:
+        """Starts a turn from the first of the given rows; `tries`: the plan's; `hands`: how many
+        threads are worth starting."""
         self.control[calls.COUNTER] = 0
         # Workers that have begun must finish, so their number stays the same until all is done.
         hands = min(hands, self.threads)
         while len(self.workers) < hands:
             self.workers.append(self._worker())
         self.at_work = self.workers[:hands]
-        texts, beside = self.printed.expressions, dict(zip(self._columns, given, strict=True))
+        self._read(tries)
+        lent, texts = dict(zip(self._columns, given, strict=True)), self.printed.expressions
         if texts.of_symbols:  # there may be new symbols
-            beside |= texts.arguments(self.scope)
+            self.renew(self.scope)
         for worker in self.at_work:
             worker.state[3] = hands
             if worker.scratch:
                 worker.take(self._lengths)
-            for name, array in beside.items():
-                worker.call.set(name, array)
+            for name, array in lent.items():
+                worker.call.lend(name, array)
             worker.begin()
 
-    def go_on(self, known: Mapping[str, Array], room: int, limits: Limits) -> int:
+    def go_on(self, known: Told, room: int, limits: Limits) -> int:
         """Continues as far as possible; returns why it stopped.
 
         `known`: the dedup index, which has room for `room` more rows.
         """
         workers = self.at_work
         self.control[calls.STOP_FLAG] = 0
+        if self._known != known.version:
+            self._known = known.version
+            for worker in self.workers:
+                for name, array in known.arguments.items():
+                    worker.call.lend(name, array)
         for worker in workers:
-            for name, array in known.items():
-                worker.call.set(name, array)
             worker.share = room // len(workers)
             worker.account = limits.account
         if len(workers) == 1:

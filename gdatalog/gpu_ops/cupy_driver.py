@@ -41,10 +41,14 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 # A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
-# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing,
-# then sleeps PAUSE between polls. A driver that must not spin sleeps SHORT_PAUSE from the start.
-BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
-PINNED = 1 << 16  # bytes of a thread's pinned buffer, through which small results come
+# A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
+# until AWAKE seconds it gives the interpreter's lock to other threads. Then it sleeps between
+# polls for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE. A driver
+# that must not spin sleeps from the start.
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
+# Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
+# under way.
+PINNED = 1 << 19
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -61,19 +65,31 @@ class Resources:
     shared: int
 
 
-class PackedArguments(tuple[Any, ...]):
-    """A kernel's arguments, as CuPy takes them."""
+class PackedArguments:
+    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
+    them. They keep the arrays alive."""
 
-    __slots__ = ()
+    __slots__ = ("_arrays", "_places", "_words", "address")
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._arrays = args
+        self._words = np.array([_word(value) for value in args] or [0], dtype=np.uint64)
+        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
+        self._places = places + np.uint64(self._words.ctypes.data)
+        self.address = int(self._places.ctypes.data)
 
 
 class CupyKernel:
     """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
-    threads the device runs at once."""
+    threads the device runs at once; `cuda`: CuPy's module."""
 
-    def __init__(self, function: Any, name: str, occupancy: Callable[[int, int], int]) -> None:
+    def __init__(
+        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
+    ) -> None:
         self._function = function
         self._name = name
+        self._pointer = function.kernel.ptr
+        self._cuda = cuda
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
 
@@ -84,23 +100,33 @@ class CupyKernel:
 
     def packed(self, args: Sequence[Any]) -> PackedArguments:
         """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
-        return PackedArguments(map(_argument, args))
+        return PackedArguments(args)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
         """Launches `blocks` blocks of `threads` threads."""
         if blocks <= 0:
-            return  # CuPy would launch one block
-        if not isinstance(args, PackedArguments):
-            args = self.packed(args)
+            return  # CUDA would refuse it
+        packed = args if isinstance(args, PackedArguments) else self.packed(args)
+        cuda = self._cuda
         with explaining_failure(self._name):
-            self._function((blocks,), (threads,), args)
+            stream = cuda.get_current_stream().ptr
+            size = blocks, 1, 1, threads, 1, 1, 0
+            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
         found = self._resident.get(threads)
         if found is None:
-            found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
+            found = self._resident[threads] = self._occupancy(self._pointer, threads)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Arrays that are being copied to the host: `fetch` returns them after the `event`."""
+
+    event: Any
+    fetch: Callable[[], list[Any]]
 
 
 class _Relieved:
@@ -129,15 +155,15 @@ def bare(source: str) -> str:
     return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
 
 
-def _argument(value: Any) -> Any:
-    """Arrays as they are; numbers as 64 bits, which kernels expect."""
+def _word(value: Any) -> int:
+    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
     if isinstance(value, (int, np.integer)):
-        return np.int64(value)
+        return int(value) % (1 << 64)
     if isinstance(value, (float, np.floating)):
-        return np.float64(value)
+        return int(np.float64(value).view(np.uint64))
     if not value.flags.c_contiguous:
         raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return value
+    return int(value.data.ptr)
 
 
 class CupyDriver:
@@ -211,7 +237,7 @@ class CupyDriver:
                 _ = function.kernel  # compiles, or loads from the cache
             except self.xp.cuda.compiler.CompileException as refused:
                 raise compile_error(refused.get_message(), source, label) from None
-            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit)
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self.xp.cuda)
         return made
 
     def _fit(self, pointer: int, threads: int) -> int:
@@ -281,46 +307,65 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """The launches of a function as a CUDA graph, which is launched as one. The function has
+        run before, and its arguments stay; it does not wait."""
+        stream = self.xp.cuda.Stream(non_blocking=True)
+        with explaining_failure("a graph of kernels"), stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                graph = stream.end_capture()
+        return lambda: graph.launch(self.xp.cuda.get_current_stream())
+
+    def reading(self, arrays: Sequence[Any]) -> Reading:
+        """Begins to read arrays after the kernels that are launched so far. At most two readings of
+        a thread are under way."""
+        fetch = self._begin_to_read(arrays)
+        event = self.xp.cuda.Event(disable_timing=True)
+        event.record()
+        return Reading(event, fetch)
+
     def wait(
         self,
         poll: Callable[[], None],
         flags: Any,
-        at: int,
+        places: Sequence[int],
         stop: int,
-        reads: Sequence[Any] = (),
+        reading: Reading,
     ) -> list[Any]:
-        """Waits for all launched kernels, and calls `poll` now and then. Returns NumPy copies of
-        the arrays `reads`.
+        """Waits for the kernels before a reading, and calls `poll` now and then. Returns NumPy
+        copies of the arrays.
 
-        If `poll` raises, `flags[at] = stop` asks the running kernels to end. A second interrupt is
-        raised at once, without waiting for the kernel.
+        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end. A
+        second interrupt is raised at once, without waiting for them.
         """
         with explaining_failure("a kernel"):
-            fetched = self._begin_to_read(reads)
-            event = self.xp.cuda.Event(disable_timing=True)
-            event.record()
             started, asked = perf_counter(), None
             while True:
                 try:
                     # `event.done` stays false after a kernel has failed.
-                    status = self.xp.cuda.runtime.eventQuery(event.ptr)
+                    status = self.xp.cuda.runtime.eventQuery(reading.event.ptr)
                     if status != NOT_READY:
-                        event.synchronize()
+                        reading.event.synchronize()
                         break
                     if asked is None:
                         poll()
-                    if perf_counter() - started > BUSY:
-                        sleep(PAUSE)
-                    elif not self.spins:
-                        sleep(SHORT_PAUSE)
+                    waited = perf_counter() - started
+                    if waited > AWAKE or not self.spins:
+                        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
+                    elif waited > BUSY:
+                        sleep(0)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
                     asked = problem
-                    self._write(flags, at, stop)
+                    for at in places:
+                        self._write(flags, at, stop)
         if asked is not None:
             raise asked
-        return fetched()
+        return reading.fetch()
 
     def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
         """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
@@ -331,10 +376,12 @@ class CupyDriver:
         if sum(sizes) + 8 * len(sizes) > PINNED:
             return lambda: [fetched(cuda, array) for array in arrays]
         if not hasattr(mine, "held"):
-            mine.held = cuda.alloc_pinned_memory(PINNED)
-            mine.bytes = np.frombuffer(mine.held, np.uint8, PINNED)
+            mine.held = cuda.alloc_pinned_memory(2 * PINNED)
+            mine.bytes = np.frombuffer(mine.held, np.uint8, 2 * PINNED)
+            mine.begin = 0
         runtime, stream = cuda.runtime, cuda.get_current_stream().ptr
-        at, parts = 0, []
+        at = mine.begin = PINNED - mine.begin  # the other buffer
+        parts = []
         for array, size in zip(arrays, sizes, strict=True):
             there = array.data.ptr, size, runtime.memcpyDeviceToHost, stream
             if size:
@@ -342,6 +389,12 @@ class CupyDriver:
             parts.append((array, mine.bytes[at : at + size]))
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
+
+    def write(self, array: Any, values: Any) -> None:
+        """Writes a few values of the host to an array, before later kernels."""
+        runtime, stream = self.xp.cuda.runtime, self.xp.cuda.get_current_stream().ptr
+        to = runtime.memcpyHostToDevice  # CUDA has read the host's memory when it returns
+        runtime.memcpyAsync(array.data.ptr, values.ctypes.data, values.nbytes, to, stream)
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for

@@ -13,7 +13,8 @@ from gdatalog.patterns.pattern import Pair, Pattern, from_edges, variable
 from gdatalog.patterns.shapes import Label
 from gdatalog.records import dataclass, field, replace
 
-# T-DFS; seven more patterns are these with labels 0 to 3 in the order of the vertices.
+# T-DFS: P1 to P11; P12 to P22 are these with labels 0 to 3 in the order of the vertices. P8 to P11,
+# which its public code lacks, are the patterns of six vertices of G2-AIMD, by the same authors.
 _T_DFS = (
     "ab ac ad bc bd",
     "ab ac ad bc bd cd",
@@ -22,6 +23,10 @@ _T_DFS = (
     "ab ac ad ae bc be cd de",
     "ab ac ad ae bc bd be cd de",
     "ab ac ad ae bc bd be cd ce de",
+    "ab ac ad ae af bc cd de ef",
+    "ab ac ad af bc bd be ce cf",
+    "ab ac bc bd be bf cd ce cf de ef",
+    "ab ac bd cd ce cf de df",
 )
 _T_DFS_LABELS = 4
 # STMatch and GraphSet.
@@ -152,7 +157,7 @@ def named(name: str) -> Pattern:
             return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]  # families have several signatures
     names = [pattern.name for suite in _suites().values() for pattern in suite]
     close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in FAMILIES)])
-    hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P7, G0 to G29, ..."
+    hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P22, G0 to G29, ..."
     raise UsageError(
         f"there is no pattern {name!r}", hint=f"did you mean {close}?" if close else hint
     )

@@ -53,7 +53,9 @@ def plan_rule(
     **options: Unpack[RuleOptions],
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum."""
-    draft = RuleDraft(rule, param_types, inputs, recursive, **options)
+    uses = count_variables((*rule.head.args, rule.body))
+    normal = Normaliser(rule.types, param_types, uses)
+    draft = RuleDraft(rule, param_types, inputs, recursive, normal, **options)
     for each in PASSES:
         each(draft)
         if inputs.notes is not None:
@@ -111,11 +113,11 @@ class RuleDraft:
     param_types: Mapping[str, TypeName]
     inputs: PlanInputs
     recursive: Collection[str]
+    normal: Normaliser
     first: bool = True
     old: Version = "old"
     scans: int | None = None
     algebra: Algebra | None = None
-    normal: Normaliser = field(init=False)
     alternatives: list[n.Conjunction] = field(default_factory=list)
     head: tuple[Expr, ...] = ()
     gathers: tuple[Gather, ...] = ()
@@ -124,10 +126,6 @@ class RuleDraft:
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = None
     plan: RulePlan | None = None
-
-    def __post_init__(self) -> None:
-        uses = count_variables((*self.rule.head.args, self.rule.body))
-        self.normal = Normaliser(self.rule.types, self.param_types, uses)
 
     @property
     def plain(self) -> bool:

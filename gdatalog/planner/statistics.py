@@ -160,3 +160,14 @@ class OfEdges(Alike):
 # The statistics of a relation, known or assumed.
 RelationStatistics = RowStatistics | Assumed | Alike
 Statistics = Callable[[str, Version], RelationStatistics]
+
+
+class RuleStatistics:
+    """The statistics of the relations that a rule reads: of all rows, and of a round's new ones."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, RelationStatistics] = {}
+        self.new: dict[str, RelationStatistics] = {}
+
+    def __call__(self, name: str, version: Version) -> RelationStatistics:
+        return (self.new if version == "delta" else self.whole)[name]

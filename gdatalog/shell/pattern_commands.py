@@ -29,7 +29,7 @@ COUNT = """Count the occurrences of patterns in a file of edges, each once.
 
 \b
 Patterns: clique4, path5, cycle4, star3, biclique2_3 with any numbers, and
-those of papers: house, q10, P1 to P7, G0 to G29, cuts5_1 to cuts7_11.
+those of papers: house, q10, P1 to P22, G0 to G29, cuts5_1 to cuts7_11.
 """
 
 

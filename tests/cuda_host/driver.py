@@ -117,11 +117,7 @@ class HostKernel:
                 message = compiler.with_places(what)
                 raise HostFault(f"kernel {self._name} (seed {seed}): {message}")
 
-        self.driver.synchronize()
-        if self.driver.polls:
-            self.driver.pending = run
-        else:
-            run(None)
+        self.driver.queue(run)
 
     def _element(self, address: int, args: Sequence[Any]) -> str:
         """What is at an address."""
@@ -264,6 +260,10 @@ class _Pinned(np.ndarray[Any, np.dtype[np.uint8]]):
         return self.ctypes.data
 
 
+# What a stream runs: a kernel, which asks `poll`, or a copy to the host.
+Queued = Callable[[Callable[[], None] | None], None]
+
+
 class HostDriver:
     """`CupyDriver` without a GPU.
 
@@ -272,8 +272,8 @@ class HostDriver:
     of atomics (and the like), and of accesses to arrays, at which another thread goes on. `blocks`:
     how many are said to be resident. `races`: accesses that nothing orders are faults. `step`:
     nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
-    launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: a launch waits for
-    `wait`, which asks its `poll` each time that the kernel has come to so many atomics. `number`:
+    launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: launches wait for
+    `wait`, which asks its `poll` each time that a kernel has come to so many atomics. `number`:
     which of several devices it is.
     """
 
@@ -297,9 +297,9 @@ class HostDriver:
         self.relief = lambda: None  # nothing is ever short here
         self.spins = True
         self.polls = 0
-        self.pending: Callable[[Callable[[], None] | None], None] | None = None
+        self.pending: list[Queued] = []
         # What the last launch did, and how many there were.
-        self.launches = 0
+        self.launches = self.recordings = 0
         self.passed = self.switches = 0
         self.copies = HostCopies(self, seed)
         self.virtual = pages.HostMemory(PAGE)
@@ -388,30 +388,57 @@ class HostDriver:
     def fetched(self, array: Any) -> Any:
         return array.get()
 
+    def write(self, array: Any, values: Any) -> None:
+        array.set(values)
+
     def free_memory(self) -> int:
         return self.memory
 
     def release(self) -> None:
         """NumPy's memory is let go of at once."""
 
+    def queue(self, run: Queued) -> None:
+        """Runs this now; with `polls`, when somebody waits."""
+        self.pending.append(run)
+        if not self.polls:
+            self.synchronize()
+
     def synchronize(self) -> None:
         """Runs what `polls` has put off."""
         self._run(None)
 
-    def _run(self, poll: Callable[[], None] | None) -> None:
-        pending, self.pending = self.pending, None
-        if pending is not None:
-            pending(poll)
+    def _run(self, poll: Callable[[], None] | None, last: Queued | None = None) -> None:
+        """Runs what is queued, up to the `last`."""
+        while self.pending:
+            run = self.pending.pop(0)
+            run(poll)
+            if run is last:
+                break
+
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        self.recordings += 1
+        return launch
+
+    def reading(self, arrays: Sequence[Any]) -> HostReading:
+        found: list[Any] = []
+
+        def read(poll: Callable[[], None] | None) -> None:
+            found.extend(np.array(array.get_view()) for array in arrays)
+
+        for array in arrays:
+            array.read()  # an array of another device is an error at once
+        self.queue(read)
+        return HostReading(read, found)
 
     def wait(
         self,
         poll: Callable[[], None],
         flags: Any,
-        at: int,
+        places: Sequence[int],
         stop: int,
-        reads: Sequence[Any] = (),
+        reading: HostReading,
     ) -> list[Any]:
-        """With `polls`, `poll` is asked while the kernel runs, else when it has ended."""
+        """With `polls`, `poll` is asked while the kernels run, too."""
         asked: list[BaseException] = []
 
         def ask() -> None:
@@ -420,14 +447,23 @@ class HostDriver:
                     poll()
             except BaseException as problem:
                 asked.append(problem)
-                flags[at] = stop
+                for at in places:
+                    flags.get_view()[at] = stop
 
-        if self.pending is None:
-            poll()
-        else:
-            self._run(ask)
+        if len(self.pending) < 2:  # no kernel
+            ask()
+        if reading.run in self.pending:
+            self._run(ask, reading.run)
         if asked:
             raise asked[0]
-        if reads:
+        if reading.found:
             waits()  # once for all
-        return [array.read().copy() for array in reads]
+        return reading.found
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """Arrays that are copied when the kernels before have run."""
+
+    run: Queued
+    found: list[Any]

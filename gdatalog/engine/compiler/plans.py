@@ -122,10 +122,6 @@ class Plans:
         plans.append((plan, _held(made_of), tuple(looked)))
         del plans[:-SIMILAR]
 
-    def by_values(self, plans: Collection[RulePlan]) -> bool:
-        """Whether values of parameters decided one of these plans."""
-        return bool(self.looked_at(plans))
-
     def looked_at(self, plans: Collection[RulePlan]) -> tuple[Looked, ...]:
         """The selectivity of parameters that decided these plans."""
         every = (plan for _, found in list(self._found.values()) for plan in found)
@@ -202,7 +198,7 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
 
 def planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
     """What `make` plans for some rules, in a thread of its own if that may take long."""
-    long = _takes_long(rules)
+    long = takes_long(rules)
     if long:
         with spending("planning"):
             return apart(make)
@@ -211,7 +207,7 @@ def planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
         return make()
 
 
-def _takes_long(rules: Sequence[CheckedRule]) -> bool:
+def takes_long(rules: Sequence[CheckedRule]) -> bool:
     """Whether planning may take more than some 20 ms: it compares the orders of many variables, or
     plans many literals or alternatives. Several groups with `;` multiply their alternatives."""
     names = length = groups = 0

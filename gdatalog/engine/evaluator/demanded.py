@@ -16,10 +16,10 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.asked_parts import asked_parts
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
-from gdatalog.engine.evaluator.results import Results
+from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.errors import Error, Note
 from gdatalog.planner.rewrite.adornments import plain
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 
 
@@ -75,7 +75,7 @@ class PartOf:
     stored: Mapping[str, Relation]
     facts: Callable[[str], FactList]
     results: Results
-    keep: Callable[[Collection[str]], bool]
+    keep: Keeps
     asked: Collection[str]
     number: int
 
@@ -104,7 +104,8 @@ class PartOf:
         program, planned = self.demanded.program, self.demanded.planned
         assert planned is not None
         stored = Overlay(self.stored, program.given)
-        own = context, planned, stored, self._facts, self.results, self._keep, self.asked
+        keep = replace(self.keep, users=True)
+        own = context, planned, stored, self._facts, self.results, keep, self.asked
         part = Evaluator(*own, known=dict(known), kept_plans=kept_plans, number=self.number)
         self.demanded.covered = ""
         for magic in program.measured:
@@ -125,9 +126,6 @@ class PartOf:
         return (
             self.facts(users) if _is_users(users) else FactList(planned.checked.facts.get(name, ()))
         )
-
-    def _keep(self, names: Collection[str]) -> bool:
-        return all(map(_is_users, names)) and self.keep(names)
 
     def lasting(self, part: Evaluator, name: str) -> dict[str, Relation]:
         """Of what an evaluator of the part has evaluated: the relations that do not depend on which

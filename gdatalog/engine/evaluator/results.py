@@ -7,7 +7,7 @@ until there is one of the same version or a later one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from itertools import chain
 from threading import Lock
@@ -15,6 +15,7 @@ from threading import Lock
 from gdatalog.claims import Claim, Claims
 from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
+from gdatalog.planner.rewrite.adornments import plain
 from gdatalog.records import dataclass
 from gdatalog.storage.history import Version
 from gdatalog.storage.relation import Relation
@@ -56,6 +57,23 @@ class StratumResult:
             and all(below[read].version is version for read, version in self.below.items())
             and self.made_of == made_of
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """Which relations' results are kept for other calls: those of kept rules, `lasting` or not in
+    the text's `own` rules. `users`: not those that a rewriting has added."""
+
+    own: frozenset[str] = frozenset()
+    lasting: bool = True
+    users: bool = False
+
+    def __call__(self, names: Collection[str]) -> bool:
+        """Whether the results of these relations are kept."""
+        for name in names:
+            if name.startswith("?") or (self.users and plain(name) != name):
+                return False
+        return self.lasting or self.own.isdisjoint(names)
 
 
 class Results(dict[tuple[str, ...], StratumResult]):

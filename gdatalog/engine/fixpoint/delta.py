@@ -159,7 +159,8 @@ class DeltaRelation:
 
     def loops(self) -> RowBitmap | Hashed | None:
         """The dedup index that compiled loops can test and set; None if there is none."""
-        self._switch(self._for_loops())
+        if isinstance(self.known, SortedRows):
+            self._switch(self._for_loops())
         return None if isinstance(self.known, SortedRows) else self.known
 
     def loops_hash(self) -> bool | None:
@@ -197,8 +198,10 @@ class DeltaRelation:
         """An index that grows in place; None if none is possible."""
         if not self.indexed or not self.types or not columns:
             return None
-        runs = self.runs
-        return self.hash_indexes.trie(columns, behind, runs.all(), runs.last, self.spare())
+        indexes, runs, key = self.hash_indexes, self.runs, (columns, behind)
+        if key in indexes.tries:
+            return indexes.tries[key]
+        return indexes.made(key, runs.all(), runs.last, self.spare())
 
     def take_turn(self, behind: bool) -> None:
         """Adds the new rows to indexes: to those that must have all rows when rules process the new

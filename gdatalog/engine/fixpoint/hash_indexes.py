@@ -8,8 +8,12 @@ from gdatalog.engine.fixpoint.row_hash_set import hash_function
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.threads import spread
 
 ROW_BYTES = 64  # of a row in an index, at most
+MANY = 1 << 13  # rows: several indexes get fewer one after another
+
+Key = tuple[tuple[int, ...], bool]
 
 
 class HashIndexes:
@@ -20,7 +24,7 @@ class HashIndexes:
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
-        self.tries: dict[tuple[tuple[int, ...], bool], HashTrie | None] = {}
+        self.tries: dict[Key, HashTrie | None] = {}
         self._complete = {False: True, True: True}  # whether they have the new rows
 
     @property
@@ -31,35 +35,32 @@ class HashIndexes:
         """Records new rows, whose turn comes later."""
         self._complete = {False: False, True: False}
 
-    def trie(
-        self,
-        columns: tuple[int, ...],
-        behind: bool,
-        runs: Sequence[Relation],
-        last: Relation | None,
-        spare: int,
+    def made(
+        self, key: Key, runs: Sequence[Relation], last: Relation | None, spare: int
     ) -> HashTrie | None:
-        """Returns an index, and builds it from all runs if necessary; `last`: the new run."""
-        key = columns, behind
-        if key not in self.tries:
-            rows = [run for run in runs if run is not last or self._complete[behind]]
-            fits = self._fit(sum(run.length for run in rows), spare)
-            trie = HashTrie(columns, self.arity, hash_function) if fits else None
-            self.tries[key] = trie
-            for run in rows:
-                for block in run.blocks():
-                    self._add(key, block)
+        """Builds an index of all runs; `last`: the new run."""
+        columns, behind = key
+        rows = [run for run in runs if run is not last or self._complete[behind]]
+        fits = self._fit(sum(run.length for run in rows), spare)
+        self.tries[key] = HashTrie(columns, self.arity, hash_function) if fits else None
+        for run in rows:
+            for block in run.blocks():
+                self._add(key, block)
         return self.tries[key]
 
     def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
         """Adds the new rows to the indexes."""
         if last is not None and not self._complete[behind]:
             tries = [key for key, trie in self.tries.items() if key[1] == behind and trie]
-            for key in tries:
-                if not self._fit(last.length, spare):
+            for at, key in enumerate(tries, 1):
+                if not self._fit(at * last.length, spare):
                     self.tries[key] = None
+
+            def add(key: Key) -> None:
                 for block in last.blocks():
                     self._add(key, block)
+
+            spread(add, tries, last.length >= MANY)
         self._complete[behind] = True
 
     def _fit(self, more: int, spare: int) -> bool:
@@ -67,7 +68,7 @@ class HashIndexes:
         Otherwise plans read sorted indexes, which may be in files."""
         return 2 * ROW_BYTES * more + self.nbytes <= spare
 
-    def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:
+    def _add(self, key: Key, block: Columns) -> None:
         trie = self.tries[key]
         if trie is None:
             return

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.storage.key_space import KeySpace
+from gdatalog.storage.loop_tables import versions
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -34,6 +35,7 @@ class RowBitmap:
         # Pages without a set bit are never touched, so they take no memory.
         self.words = zeros((space.size + 63) >> 6, spill)
         # Arguments of compiled loops.
+        self.version = next(versions)
         self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
 
     @staticmethod

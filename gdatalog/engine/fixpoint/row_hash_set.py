@@ -10,6 +10,7 @@ import numpy as np
 
 from gdatalog.engine.fixpoint.row_bitmap import zeros
 from gdatalog.storage.key_space import KeySpace
+from gdatalog.storage.loop_tables import versions
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -21,9 +22,9 @@ SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
 
 _LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
 _TYPES = {
-    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
-    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
-    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
+    "add_indexed": ("i32[]", "i32[]", *_LISTS, "i32[]"),
+    "add_children": ("i32[]", "i32[]", "i64[]", "i32[]", *_LISTS, "i32[]"),
+    "add_different": ("i32[]", "i32[]", *_LISTS),
     "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
     "add_keys": ("i64[]", "i64", "i64[]", "i64", "i64", "bool[]"),
     "move_keys": ("i64[]", "i64", "i64", "i64[]", "i64"),
@@ -57,6 +58,7 @@ class Hashed:
         self.slots = zeros(1 << bits, self.spill)
         bounds = [*self.space.bounds, self.shift]
         # Arguments of compiled loops.
+        self.version = next(versions)
         self.arguments = {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
 
     @staticmethod

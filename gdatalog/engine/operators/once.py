@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
@@ -37,7 +36,3 @@ class Once(LeafOperator):
     def compile_ahead(self, inputs: StratumInputs) -> None:
         """Compiles loops on another thread, after building the indexes that they read."""
         StratumRun(self.of, inputs).compile_ahead()
-
-
-def applies(draft: StratumDraft) -> Once | None:
-    return None if draft.stratum.recursive else Once(draft.planned)

@@ -223,7 +223,8 @@ class Rounds(StratumRun):
 
     def _ended(self, number: int, new: Mapping[str, int]) -> Round:
         total = {name: table.length for name, table in self.tables.items()}
-        return Round(number, new, total, self.record.end_round())
+        self.record.end_round()
+        return Round(number, new, total)
 
     def _begin_turn(self, name: str) -> int:
         """Makes the rows added since a relation's last turn its delta; returns their number."""

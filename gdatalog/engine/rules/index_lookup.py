@@ -1,5 +1,5 @@
 """`IndexLookup`: the rows of one index below known values: constants, parameters, and the columns
-of a given row.
+of a given row; or groups and their counts, where these are the entries of an index.
 
 The look-up of a relation in parts reads each part: the large ones by their indexes, the few rows of
 another by comparing all of them.
@@ -33,6 +33,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_tests import COMPARE, mask
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieName
 
@@ -49,7 +50,7 @@ NO_ROW: Row = {}
 class IndexLookup:
     """Follows `keys` down an index, one for each of its first levels, and gives the values of the
     levels below, the first of them within `cuts`. `outputs`: for each column of the answer the
-    number of its level below the keys, or a value that is known."""
+    number of its level below the keys, or a value that is known; counts come after the levels."""
 
     plan: RulePlan
     keys: tuple[Known, ...]
@@ -77,13 +78,16 @@ class IndexLookup:
         """The distinct rows of each part of a relation. None: there are too many, or a large part
         has no index yet. Changes nothing, so any thread may call it."""
         (ref,) = self.plan.joins[0].tries
+        if ref.weighted and len(relation.parts) > 1:
+            return None  # rows of a group may be in several parts
         found = []
         for number, part in enumerate(relation.parts):
             trie = part.asked(asked_as(ref))
             if trie is not None:
                 rows = self.rows(trie, scope, limits, limit, row)
             elif number and part.at_most <= COMPARED:
-                rows = self._among(part, ref, scope, limits, row)
+                limits.looked += part.at_most
+                rows = self._among(part, ref, scope, row)
             else:
                 return None
             if rows is None:
@@ -92,22 +96,23 @@ class IndexLookup:
                 found.append(rows)
         return found
 
-    def _among(
-        self, part: Relation, ref: TrieRef, scope: Scope, limits: Limits, row: Row
-    ) -> Found | None:
+    def _among(self, part: Relation, ref: TrieRef, scope: Scope, row: Row) -> Found | None:
         """The rows of a small part, found without an index; None if they may have duplicates."""
         if len(ref.columns) < len(part.types):
             return None
         columns = part.rows
-        limits.look(len(columns[0]))
-        keep = mask(columns, ref.tests) if ref.tests else np.ones(len(columns[0]), dtype=np.bool_)
         levels = [columns[at] for at in ref.columns]
-        for level, key in zip(levels, self.keys, strict=False):
+        keep: Array = levels[0] == _value(self.keys[0], scope, row)
+        for level, key in zip(levels[1:], self.keys[1:], strict=False):
             keep &= level == _value(key, scope, row)
+        if ref.tests:
+            keep &= mask(columns, ref.tests)
         below = levels[len(self.keys) :]
         for op, bound in self.cuts:
             keep &= COMPARE[op](below[0], _value(bound, scope, row))
-        kept = np.flatnonzero(keep)
+        (kept,) = keep.nonzero()
+        if not len(kept):
+            return (), 0
         return self._columns([level[kept] for level in below], len(kept), scope, row), len(kept)
 
     def rows(
@@ -143,13 +148,15 @@ class IndexLookup:
             lengths = np.diff(level.offsets[above[0] : above[1] + 1])
             columns = [np.repeat(column, lengths) for column in columns]
             columns.append(level.values[slice(*here)])
+        if trie.weights is not None:
+            columns.append(narrow(trie.weights[low:high]))
         count = max(0, high - low)
         return self._columns(columns, count, scope, row), count
 
     def _list(self, trie: Trie, scope: Scope, row: Row) -> tuple[int, int]:
         """Where the list below the keys begins and ends; of no length if there is none. If the keys
         are all levels, its length says whether they are there."""
-        low, high = 0, 1
+        low, high = 0, 1 if self.keys else len(trie.levels[0])
         for depth, key in enumerate(self.keys):
             at = _find(trie, depth, _value(key, scope, row), low, high)
             if at < 0:
@@ -169,7 +176,9 @@ class IndexLookup:
             if isinstance(place, int):
                 found.append(columns[place].copy())
             else:
-                found.append(narrow(np.full(count, _value(place, scope, row), dtype=np.int64)))
+                value = _value(place, scope, row)
+                kind = np.int32 if INT32_MIN <= value <= INT32_MAX else np.int64
+                found.append(np.full(count, value, dtype=kind))
         return tuple(found)
 
 
@@ -181,14 +190,19 @@ def asked_as(ref: TrieRef) -> TrieName:
 def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
     """The lookup that a rule's plan is, if it is one; `given`: for each row of those that it
     starts from."""
-    if len(plan.joins) != 1 or plan.gathers or plan.terms or plan.within or plan.left:
+    if len(plan.joins) != 1 or plan.terms or plan.within or plan.left:
         return None
     (join,) = plan.joins
     started = join.given is not None and join.scan is None
-    if started != given or join.bag or join.orbit != 1 or len(join.tries) != 1:
+    if started != given or join.orbit != 1 or len(join.tries) != 1:
         return None
-    (ref,) = join.tries
-    if ref.version != "full" or ref.weighted or ref.ranked or ref.sliced:
+    (ref,), counts = join.tries, [gather.variable for gather in plan.gathers]
+    if ref.version != "full" or ref.ranked or ref.sliced:
+        return None
+    if plan.gathers:
+        if not ref.weighted or any(gather.kind != "count" for gather in plan.gathers):
+            return None
+    elif join.bag or ref.weighted:
         return None
     own = () if join.given is None else join.given.slots
 
@@ -213,17 +227,21 @@ def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
             names.append(step.variable)
         else:
             return None
-    if len(keys) + len(names) != len(ref.columns) or not keys:
+    if len(keys) + len(names) != len(ref.columns) or not (keys or counts):
+        return None
+    if counts and (not names or {key.name for key in plan.keys} != {*names}):
         return None
     outputs: list[int | Known] = []
     for expr in plan.head:
         if isinstance(expr, Slot) and expr.name in names:
             outputs.append(names.index(expr.name))
+        elif isinstance(expr, Slot) and expr.name in counts:
+            outputs.append(len(names))
         elif known(expr):
             outputs.append(expr)
         else:
             return None
-    if {at for at in outputs if isinstance(at, int)} != set(range(len(names))):
+    if not {*range(len(names))} <= {at for at in outputs if isinstance(at, int)}:
         return None  # rows may have duplicates
     return IndexLookup(plan, tuple(keys), cuts, tuple(outputs))
 

@@ -114,20 +114,26 @@ class Estimates:
 
         `path`: a subset that is bound first, if known.
         """
-        found = self._rows.get(bound)
+        known = self._rows
+        found = known.get(bound)
+        if found is not None:
+            return found
+        if self.exact:
+            todo = [bound]
+            while todo:
+                lacking = self._bounded(todo[-1])
+                todo.extend(lacking)
+                if not lacking:
+                    todo.pop()
+            return known[bound]
+        for at in bits(bound & ~path) if path & ~bound == 0 else ():
+            wider = path | 1 << at
+            if wider not in known:
+                known[wider] = self._wider(path, at)
+            path = wider
+        found = known.get(bound)
         if found is None:
-            if self.exact:
-                found = self._bounded(bound)
-            else:
-                for at in bits(bound & ~path) if path & ~bound == 0 else ():
-                    wider = path | 1 << at
-                    if wider not in self._rows:
-                        self._rows[wider] = self._wider(path, at)
-                    path = wider
-                found = self._rows.get(bound)
-                if found is None:
-                    found = self._formula(bound, path)
-            self._rows[bound] = found
+            found = known[bound] = self._formula(bound, path)
         return found
 
     def whole(self, bound: int) -> float:
@@ -138,23 +144,31 @@ class Estimates:
             self._last = bound
         return self.rows(bound) if found is None else found
 
-    def _bounded(self, bound: int) -> float:
-        """The rows, bounded by the values tried for the last variable, whichever it is."""
-        if self.sampler is not None:
-            sampled = self._sampled(bound)
-            if sampled is not None:
-                return sampled
-        found = self._formula(bound)
+    def _bounded(self, bound: int) -> list[int]:
+        """Finds the rows, bounded by the values tried for the last variable, whichever it is.
+        Returns the smaller sets of variables whose rows must be found before."""
+        known = self._rows
+        sampled = None if self.sampler is None else self._sampled(bound)
+        if sampled is not None:
+            known[bound] = sampled
+            return []
         behind, near = self.pattern.behind, self.formula.near
+        last, lacking = [], []
         for at in bits(bound & ~self.pattern.outer):
             bit = 1 << at
             rest = bound ^ bit
             if rest and not behind[at] & bound and (near[at] & rest or self._fixed & bit):
-                rows = self._rows.get(rest)
-                tried = (self.rows(rest) if rows is None else rows) * self.level(at, rest).tried
+                last.append((at, rest))
+                if rest not in known:
+                    lacking.append(rest)
+        if not lacking:
+            found = self._formula(bound)
+            for at, rest in last:
+                tried = known[rest] * self.level(at, rest).tried
                 if tried < found:
                     found = tried
-        return found
+            known[bound] = found
+        return lacking
 
     def _wider(self, path: int, at: int) -> float:
         """The rows, bounded by the values tried for the variable `at`, bound after `path`."""

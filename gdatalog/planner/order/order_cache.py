@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import nullcontext
 from math import frexp
 
 from gdatalog.planner.observed import Answer, Observed, Question
@@ -48,7 +49,11 @@ class Orders:
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            found = _searched(pattern, rows, thresholds, observed)
+            numbers = None if observed is None else _numbers(pattern, rows)
+            with nullcontext() if observed is None else observed.apart() as inner:
+                order = best_order(pattern, rows, thresholds)
+            asked = None if inner is None or not inner.whole else inner.asked
+            found = FoundOrder(pattern.names, order, numbers, asked)
             while len(self._found) >= MOST_KEPT_ORDERS:
                 self._found.pop(next(iter(self._found)), None)
         elif observed is not None:
@@ -73,17 +78,6 @@ class FoundOrder:
     order: Order
     numbers: Hashable = None
     asked: Mapping[Question, Answer] | None = None
-
-
-def _searched(
-    pattern: QueryPattern, rows: float, thresholds: Thresholds, observed: Observed | None
-) -> FoundOrder:
-    if observed is None:
-        return FoundOrder(pattern.names, best_order(pattern, rows, thresholds))
-    numbers = _numbers(pattern, rows)
-    with observed.apart() as inner:
-        order = best_order(pattern, rows, thresholds)
-    return FoundOrder(pattern.names, order, numbers, inner.asked if inner.whole else None)
 
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:

@@ -11,6 +11,7 @@ is compared only with its group, which fits the cache, rather than with all rows
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 from gdatalog.planner.order.beam import FEWEST, TURNS, extend
@@ -42,44 +43,67 @@ class Search(SearchSpace):
     def order(self, rows: float) -> Order:
         """The best order, for `rows` outer rows."""
         pattern = self.pattern
-        order = Order()
         path = pattern.closed(pattern.outer, pattern.everything)
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
         place = SearchState(path, pattern.everything & ~path, exists)
-        group(self, place, scale)
-        self._describe(place, scale, order)
-        return order
+        if place.rest:
+            self.best(place)
+            group(self, place, scale)
+        return self._described(place, scale)
 
     def best(self, place: SearchState) -> VariableChoice:
         """The best variable to bind next, and its cost."""
         found = self._found.get(place)
-        if found is not None:
-            return found
-        if not self.exact:
+        if found is None and not self.exact:
             found = self._found[place] = extend(self, place, self._allowed, self._found)
-            return found
+        elif found is None:
+            # The states that wait for the best choice of the one above them.
+            waiting = [self._choosing(place)]
+            while waiting:
+                below = next(waiting[-1], None)
+                if below is None:
+                    waiting.pop()
+                else:
+                    waiting.append(self._choosing(below))
+            found = self._found[place]
+        return found
+
+    def _choosing(self, place: SearchState) -> Iterator[SearchState]:
+        """Finds the best choice at a state. Yields the states whose best choices must be found
+        before."""
+        known, estimates = self._found, self.estimates
         candidates = self.candidates(place)
-        if len(candidates) == 1:
-            found = self._found[place] = self.choice(candidates[0], place, inf)
-            return found
-        # Cheapest first, to prune the others.
-        least = {}
-        for at in candidates:
-            least[at] = self.tried(at, place)
+        least: dict[int, float] = {}
+        if len(candidates) > 1:
+            # Cheapest first, to prune the others.
+            rows = estimates.rows(place.path)
+            for at in candidates:
+                least[at] = rows * estimates.level(at, place.path, place.made).tried
+            candidates = sorted(least, key=least.__getitem__)
         found, total = VariableChoice(inf, inf, 0.0, -1), inf
-        for at in sorted(least, key=least.__getitem__):
-            if least[at] > total and not place.exists and place.rest != 1 << at:
+        for at in candidates:
+            if least and least[at] > total and not place.exists and place.rest != 1 << at:
                 break
-            choice = self.choice(at, place, total)
+            turn = self.turn(at, place)
+            choice = self.step_cost(at, place, turn)
+            for below, rows in (*turn.parts, (turn.next, turn.rows)):
+                # The cost is exact only up to that of the best choice.
+                if below.rest and choice.cost + choice.indexes <= total:
+                    if below not in known:
+                        yield below
+                    share = rows / max(TINY, estimates.rows(below.path))
+                    choice = choice.plus(known[below], share)
             if found.variable < 0 or choice.better(found):
                 found, total = choice, choice.cost + choice.indexes
-        if not least:
-            later = self.late(place)
-            known = self.best(later) if later.rest != place.rest else NOTHING
-            found = known._replace(variable=-1)
-        self._found[place] = found
-        return found
+        if not candidates:
+            later, after = self.late(place), NOTHING
+            if later.rest != place.rest:
+                if later not in known:
+                    yield later
+                after = known[later]
+            found = after._replace(variable=-1)
+        known[place] = found
 
     def begin(self, place: SearchState, choice: VariableChoice) -> None:
         """Fixes the choice at a state."""
@@ -94,18 +118,19 @@ class Search(SearchSpace):
             found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
         return found
 
-    def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
-        """The cost of binding a variable next; exact only up to `enough`."""
+    def choice(self, at: int, place: SearchState) -> VariableChoice:
+        """The cost of binding a variable next."""
         turn = self.turn(at, place)
         found = self.step_cost(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
-            if below.rest and found.cost + found.indexes <= enough:
+            if below.rest:
                 share = rows / max(TINY, self.estimates.rows(below.path))
                 found = found.plus(self.best(below), share)
         return found
 
-    def _describe(self, place: SearchState, scale: float, order: Order) -> None:
-        """Records the tree that was found, with `scale` rows for each row of the path."""
+    def _described(self, place: SearchState, scale: float) -> Order:
+        """The tree that was found, with `scale` rows for each row of the path."""
+        order = Order()
         todo = [(place, scale)]
         while todo:
             place, scale = todo.pop()
@@ -129,6 +154,7 @@ class Search(SearchSpace):
             todo += [
                 (branch, self.share(branch, rows) * scale) for branch, rows in reversed(turn.parts)
             ]
+        return order
 
 
 def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
@@ -173,7 +199,7 @@ def group(search: Search, place: SearchState, scale: float) -> None:
         few = search.estimates.rows(1 << at) < thresholds.grouped_least
         if few or not pattern.live >> at & 1:
             continue
-        choice = search.choice(at, place, inf)
+        choice = search.choice(at, place)
         rows, groups = _given(search, place, at, scale)
         total = choice.cost * scale + choice.indexes + GROUP * rows
         if pattern.outputs[:1] != (at,):
