@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from gdatalog.account import RAISE, spending, time_spent
+from gdatalog.account import RAISE
 from gdatalog.cancellation import LATE, cancellable
+from gdatalog.chunks import chunk_rows
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
@@ -23,7 +24,7 @@ from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.scan_or_index import scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.limits import chunk_rows
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule

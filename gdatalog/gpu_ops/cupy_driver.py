@@ -29,14 +29,8 @@ from gdatalog.gpu_ops.copies import (
     fetched,
     is_cudas,
 )
-from gdatalog.gpu_ops.virtual_pages import (
-    WORD,
-    Pages,
-    PinnedPages,
-    VirtualMemory,
-    VirtualPages,
-    opened,
-)
+from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
+from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
 from gdatalog.records import dataclass
 
 # Without --fmad, products and sums are rounded separately, as in NumPy. Suppressed warnings:

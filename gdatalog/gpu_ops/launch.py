@@ -16,7 +16,6 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.calls import (
     CLEARED,
     DTYPES,
@@ -46,6 +45,7 @@ from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import is_on_host
