@@ -146,9 +146,10 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
 
 def levels_of(plan: RulePlan) -> int:
     """How many levels hold a chunk of rows at the same time, at most."""
-    wide = (Join, Generate, Branch)
-    steps = (all_steps(join.steps) for join in plan.joins)
-    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
+    most, wide = 0, (Join, Generate, Branch)
+    for join in plan.joins:
+        most = max(most, len([step for step in all_steps(join.steps) if isinstance(step, wide)]))
+    return 1 + most
 
 
 @contextmanager

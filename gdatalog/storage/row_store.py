@@ -226,7 +226,8 @@ class RowStore:
         return self._mirrored()
 
     def _mirrored(self) -> bool:
-        if not _alike(*self.as_they_are(), *self.spans):
+        (left, right), (span, other) = self.as_they_are(), self.spans
+        if not _alike(left, right, span, other):
             return False
         self.distinct()
         return len({_mixed_sum(column) for column in self.as_they_are()}) == 1
