@@ -135,7 +135,8 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        self._bring()
+        if not self.on_host:
+            self._bring()
         return self._blocks
 
     @property
@@ -181,7 +182,8 @@ class RowStore:
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
-        self._bring()
+        if not self.on_host:
+            self._bring()
         if not self._plain:
             with self._lock:
                 blocks = self._blocks
@@ -209,7 +211,9 @@ class RowStore:
         if device_rows is not None:
             with self._lock:
                 device_rows.sorted()
-        self._bring()
+            self._bring()
+        if self._known >= KnownRows.SORTED:
+            return self._blocks[0]
         with self._lock:
             if self._known < KnownRows.SORTED:
                 self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
