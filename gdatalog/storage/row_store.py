@@ -144,7 +144,7 @@ class RowStore:
         device_rows = self._there
         if device_rows is not None:
             return device_rows.nbytes
-        return sum(held_bytes(column) for block in self._blocks for column in block)
+        return sum([held_bytes(column) for block in self._blocks for column in block])
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         """The rows in any order, in blocks; and the device, if they are only there."""
@@ -207,6 +207,8 @@ class RowStore:
 
     def sorted(self) -> Columns:
         """The rows, sorted."""
+        if self.on_host and self._known == KnownRows.SORTED:
+            return self._blocks[0]
         device_rows = self._there
         if device_rows is not None:
             with self._lock:

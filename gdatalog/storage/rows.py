@@ -25,6 +25,7 @@ Span = tuple[int, int]  # the least and the greatest value of a column
 DENSE = 16
 SORTED_BY_COLUMN_BELOW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
+FEW_ROWS = 64  # rows that are sorted without packing
 PART = 1 << 18  # values of a column that are looked at together
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -213,8 +214,17 @@ def few_sorted(blocks: Sequence[Columns]) -> tuple[Columns, int]:
 def sort_in_memory(blocks: list[Columns]) -> Columns:
     """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
     blocks."""
+    count = sum([len(block[0]) for block in blocks])
+    if count <= FEW_ROWS:
+        rows = concatenate(blocks)
+        blocks.clear()
+        order = np.lexsort(rows[::-1])
+        if (order[1:] < order[:-1]).any():
+            rows = tuple([column[order] for column in rows])
+        marks = row_firsts(rows)
+        return rows if marks.all() else tuple([column[marks] for column in rows])
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
-    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
+    width = sum(dtype.itemsize for dtype in dtypes)
     if len(dtypes) == 1:
         with working_space("sorting", count * width):
             whole = len(blocks) > 1

@@ -83,6 +83,8 @@ class Evaluator:
         self.results, self.keep, self.asked, self.let_go = results, keep, asked, let_go
         self.known = {} if known is None else known
         self.kept_plans, self.number, self.checked = kept_plans, number, program.checked
+        # The inputs of strata, and the relations that these read.
+        self._inputs: dict[tuple[str, ...], tuple[MadeOf, dict[Read, Relation]]] = {}
         self._counts: dict[str, Schema] = {}  # of counts
         self._ready: dict[tuple[str, ...], Planned] = {}  # strata planned ahead
         # What is new to strata that are not evaluated yet.
@@ -182,9 +184,9 @@ class Evaluator:
             return
         found, kept = self._recall(stratum), self._is_kept(stratum.relations)
         if found is None:
-            claim: AbstractContextManager[Claim[Relations] | None] = nullcontext()
+            claim: AbstractContextManager[Claim[Mapping[str, Relation]] | None] = nullcontext()
             if kept:
-                of, poll = (self.made_of(stratum), self._below(stratum)), self.context.limits.poll
+                of, poll = self._inputs_of(stratum), self.context.limits.poll
                 claim = self.results.evaluating(stratum.relations, *of, poll)
             with claim as held:
                 if held is not None:
@@ -299,22 +301,25 @@ class Evaluator:
         types, given = self.checked.param_types, self.context.scope.params
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
 
-    def _below(self, stratum: Stratum) -> dict[Read, Relation]:
-        below = {(name, False): self.relation(name) for name in self.program.reads(stratum)}
-        stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
-        return {**below, **stored}
+    def _inputs_of(self, stratum: Stratum) -> tuple[MadeOf, dict[Read, Relation]]:
+        """What a stratum's relations are made of, and those that it reads."""
+        found = self._inputs.get(stratum.relations)
+        if found is None:
+            below = {(name, False): self.relation(name) for name in self.program.reads(stratum)}
+            stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
+            found = self.made_of(stratum), {**below, **stored}
+            if self.let_go is None:  # otherwise relations go before the evaluation ends
+                self._inputs[stratum.relations] = found
+        return found
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.results.get(tuple(name + what for name in stratum.relations))
-        if found is None or not found.fresh(self.made_of(stratum), self._below(stratum)):
-            return None
-        return found.relations
+        return found.relations if found and found.fresh(*self._inputs_of(stratum)) else None
 
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self._is_kept(stratum.relations):
             names = tuple(name + what for name in stratum.relations)
-            of = self.made_of(stratum), self._below(stratum)
-            self.results.keep(names, *of, relations, self.number)
+            self.results.keep(names, *self._inputs_of(stratum), relations, self.number)
 
     def _is_kept(self, names: Collection[str]) -> bool:
         """Whether the result of a stratum is kept for other calls."""
@@ -357,9 +362,7 @@ class Evaluator:
         return known
 
     def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
-        news = news_since(
-            found, self.made_of(stratum), self._below(stratum), self.context.thresholds
-        )
+        news = news_since(found, *self._inputs_of(stratum), self.context.thresholds)
         if not news:
             return news
         if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
@@ -378,7 +381,7 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return False
-        fresh = found.fresh(self.made_of(stratum), self._below(stratum))
+        fresh = found.fresh(*self._inputs_of(stratum))
         return fresh or self._since(stratum)[1] is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
