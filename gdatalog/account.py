@@ -202,8 +202,9 @@ class Account:
 
     def _check(self) -> None:
         with self._lock:
-            total, running = self.total, () if self.beside is None else self.beside.running
-            most = total + sum(account.total for account in running if account is not self)
+            most = total = self.total
+            for account in () if self.beside is None else self.beside.running:
+                most += 0 if account is self else account.total
             others = 0 if self.memory is None or most <= self.memory else self.others
             if self.memory is None or total + others <= self.memory:
                 self.peak = max(self.peak, total)

@@ -322,11 +322,11 @@ class StratumRun:
         )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        if ref in self.inputs.tries:
+        if self.inputs.tries and ref in self.inputs.tries:
             return self.inputs.tries[ref]
         device = device or self.context.device
         table = self.tables[ref.relation] if self.grows(ref.relation) else None
-        part = parts.get(ref)
+        part = parts.get(ref) if parts else None
         if part is not None:
             relation = part
         else:
