@@ -127,12 +127,12 @@ SMALLEST_CHUNK = 256
 SHARE = 8  # chunks take at most this part of the free memory
 
 
-def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
-    """How many rows each level of this plan may have at once, if every level is full.
+def chunk_rows(levels: int, spare: int, largest: int = LARGEST_CHUNK) -> int:
+    """How many rows each of so many levels may have at once, if every level is full.
 
     `spare`: free bytes; chunks of more than `largest` rows are no faster.
     """
-    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
+    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels * BYTES_PER_ROW)))
 
 
 def levels_of(plan: RulePlan) -> int:

@@ -27,7 +27,7 @@ from gdatalog.engine.rules.operator import Refusal
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.limits import chunk_rows
+from gdatalog.limits import chunk_rows, levels_of
 from gdatalog.plan.cells import ends, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan
@@ -255,7 +255,7 @@ class RuleInCells:
         free, largest = device.room(left)
         spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
         try:
-            limits.chunk = min(chunk, chunk_rows(plan, spare, largest))
+            limits.chunk = min(chunk, chunk_rows(levels_of(plan), spare, largest))
             limits.to_host = not plan.gathers
             return rows_of(plan, own, joins)
         except MemoryError as problem:
