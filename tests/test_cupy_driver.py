@@ -305,6 +305,34 @@ def test_waiting(cupy: Any) -> None:
     assert polled == [1, 1] and cupy.copied == []
 
 
+def test_launches_are_recorded_as_a_graph(cupy: Any) -> None:
+    said: list[Any] = []
+
+    class Stream:
+        def __init__(self, non_blocking: bool) -> None:
+            assert non_blocking
+
+        def __enter__(self) -> None:
+            said.append("in")
+
+        def __exit__(self, *failed: object) -> None:
+            said.append("out")
+
+        def begin_capture(self) -> None:
+            said.append("begin")
+
+        def end_capture(self) -> Any:
+            said.append("end")
+            return SimpleNamespace(launch=lambda stream: said.append("all"))
+
+    cupy.cuda.Stream = Stream
+    again = CupyDriver().recorded(lambda: said.append("one"))
+    assert said == ["in", "begin", "one", "end", "out"]
+    again()
+    again()
+    assert said[5:] == ["all", "all"]
+
+
 def test_of_several_threads_none_looks_all_the_time(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,48 +1,146 @@
-"""Wu, Zinn, Aref, Yalamanchili (2014): triangles and 4-cliques in random graphs, and the memory.
+"""Wu, Zinn, Aref, Yalamanchili (2014): triangles and 4-cliques in random graphs.
 
-Figures 5 to 8 there. `python -m benchmarks curves` and `python -m benchmarks.gpu` draw such curves
-beside pairwise joins.
+Figure 15(a) to (d) there: throughput by the number of edges, of both cliques, with ids of 32 and 64
+bits. GPU-Optimized is breadth-first here, LFTJ-GPU one lane to a subtree, LFTJ-CPU our loops on all
+cores; pairwise joins are `benchmarks/gpu/sort_merge.py`. Figure 16: where the time goes. `python -m
+benchmarks curves` and `python -m benchmarks.gpu` draw such curves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import geometric_mean
+from typing import Any
 
-from benchmarks.graphs import wu
-from benchmarks.papers.bench import Bench, Row, brute
-from gdatalog.patterns import clique
+import numpy as np
+
+import gdatalog as gd
+from benchmarks.gpu.clocks import Clocked
+from benchmarks.gpu.forced import columns, on_host
+from benchmarks.gpu.made import Edges, wu
+from benchmarks.gpu.sort_merge import SortMerge
+from benchmarks.graphs import Graph
+from benchmarks.papers.bench import NO_TIME, Bench, brute, driver_of
+from benchmarks.papers.report import Row
+from gdatalog.patterns import Pattern, clique
 from gdatalog.settings import Strategy
 
+FIGURE, RATIOS, PARTS = "Wu et al.: figure 15", "Wu et al.: mean ratios", "Wu et al.: figure 16"
 SIZES = (10_000, 100_000, 1_000_000)
-LARGE = 10_000_000
-SIDES: dict[str, Strategy] = {"depth-first": "lftj", "breadth-first": "levelwise"}
+LARGE, HUGE = 10_000_000, 100_000_000
+WIDE = 1 << 40  # is added to ids, which then take 64 bits
+CPU, BREADTH, LFTJ = "loops of the CPU", "breadth-first", "one lane to a subtree"
+DEPTH, WARP = "depth-first", "a warp to a subtree"
+PAIRWISE = "pairwise sort-merge"
+SIDES: dict[str, tuple[Strategy, int]] = {
+    BREADTH: ("levelwise", 0), LFTJ: ("lftj", 1), WARP: ("lftj", 32), DEPTH: ("lftj", 0)
+}  # fmt: skip
+ON_CPU: dict[str, tuple[Strategy, int]] = {BREADTH: ("levelwise", 0), CPU: ("lftj", 0)}
+# What the paper has, on a GTX Titan and its host: GPU-Optimized by LFTJ-GPU and by LFTJ-CPU.
+THEIRS = {(3, LFTJ): 1.72, (3, CPU): 5.23, (4, LFTJ): 5.35, (4, CPU): 2.36}
 
 
 def run(bench: Bench) -> Iterator[Row]:
-    for size in (3, 4):
-        for edges in (300,) if bench.small else (*SIZES, *((LARGE,) if bench.full else ())):
-            yield from _sides(bench, size, edges)
+    sizes = SIZES if not bench.on_gpu else (*SIZES, LARGE, HUGE)
+    sizes = (*sizes, LARGE) if bench.full and LARGE not in sizes else sizes
+    curves = Curves(bench)
+    for edges in (300,) if bench.small else sizes:
+        for bits in (32, 64):
+            for size in (3, 4):
+                yield from curves.sides(size, bits, edges)
+    yield from curves.ratios()
 
 
-def _sides(bench: Bench, size: int, edges: int) -> Iterator[Row]:
-    graph, pattern = wu(edges, size), clique(size)
-    names = pattern.vertices
-    ordered = ", ".join([*pattern.body(), *(f"{a} < {b}" for a, b in zip(names, names[1:]))])  # noqa: B905, RUF007
-    answers = []
-    for name, strategy in SIDES.items():
-        with bench.database(graph) as db:
-            row = bench.timed(
-                Row("Wu et al.: random graphs", f"{pattern.name}, {graph.name}, {name}"),
-                db,
-                lambda db, how=strategy: db.query(
-                    f"n(count()) <- {ordered}.", strategy=how
-                ).fetchall()[0][0],
-            )
-        if row.warm:
-            row.more["M edges/s"] = f"{edges / row.warm / 1e6:.3g}"
+@dataclass(slots=True)
+class Curves:
+    """`seconds`: by clique, bits, edges and side. `answers`: the first by clique and edges, with
+    the side that gave it."""
+
+    bench: Bench
+    seconds: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
+    answers: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+
+    def sides(self, size: int, bits: int, edges: int) -> Iterator[Row]:
+        """All sides over one graph."""
+        bench, pattern = self.bench, clique(size)
+        if bench.late:
+            yield Row(FIGURE, f"{pattern.name}, {edges:,} edges, {bits} bits", trouble=NO_TIME)
+            return
+        with bench.connect(device=bench.device, timeout=bench.cap) as db:
+            driver = driver_of(db)
+            xp = np if driver is None else driver.xp
+            graph = wu(xp, edges, size)
+            work = f"{pattern.name}, {graph.name}, {bits} bits"
+            load(db, graph, xp, bits, driver is not None)
+            rows = []
+            for name, (strategy, tile) in (ON_CPU if driver is None else SIDES).items():
+                db.workspace.force(tile=tile)
+                row = Row(FIGURE, f"{work}, {name}")
+                rows.append(bench.timed(row, db, lambda db, how=strategy: _ask(db, pattern, how)))
+            if isinstance(driver, Clocked) and bits == 32:
+                joined = SortMerge(driver, graph, size, 100 if bench.small else 1 << 26)
+                row = Row(FIGURE, f"{work}, {PAIRWISE}")
+                rows.append(bench.timed(row, db, lambda _: joined.count()))
+                yield from _parts(db, driver, pattern, work)
+        if driver is not None:
+            with bench.connect(device="cpu", timeout=bench.cap) as db:
+                load(db, graph, xp, bits, False)
+                row = Row(FIGURE, f"{work}, {CPU}")
+                rows.append(bench.timed(row, db, lambda db: _ask(db, pattern, "lftj")))
         if bench.small:
-            bench.check(row, brute(pattern, graph), "brute force")
-        elif not row.trouble and answers:
-            bench.check(row, answers[0], "depth-first")
-        answers.append(row.answer)
-        yield row
+            u, v = (on_host(ids, xp) for ids in (graph.u, graph.v))
+            self.answers[size, edges] = brute(pattern, Graph("", u, v)), "brute force"
+        for row in rows:
+            side = row.work.removeprefix(f"{work}, ")
+            if row.warm:
+                row.more["M edges/s"] = f"{edges / row.warm / 1e6:.3g}"
+                self.seconds[size, bits, edges, side] = row.warm
+            if not row.trouble and (size, edges) in self.answers:
+                bench.check(row, *self.answers[size, edges])
+            elif not row.trouble:
+                self.answers[size, edges] = row.answer, f"{side}, {bits} bits"
+            yield row
+
+    def ratios(self) -> Iterator[Row]:
+        """How many times as fast as each side breadth-first is: geometric means over the sizes."""
+        means: dict[tuple[int, int, str], list[float]] = {}
+        for (size, bits, edges, side), seconds in self.seconds.items():
+            breadth = self.seconds.get((size, bits, edges, BREADTH))
+            if breadth is not None and side != BREADTH:
+                means.setdefault((size, bits, side), []).append(seconds / breadth)
+        for (size, bits, side), found in means.items():
+            row = Row(RATIOS, f"clique{size}, {bits} bits: {BREADTH} by {side}")
+            row.more = {"here": f"{geometric_mean(found):.2f}x", "sizes": str(len(found))}
+            if self.bench.on_gpu and (size, side) in THEIRS:
+                row.more["in the paper"] = f"{THEIRS[size, side]:g}x"
+            yield row
+
+
+def load(db: gd.Database, graph: Edges, xp: Any, bits: int, on_device: bool) -> None:
+    """As there: each edge once, from the smaller id to the larger. Keys keep their width."""
+    data = columns(graph, xp, on_device)
+    if bits == 64:
+        data = {name: ids.astype(np.int64) + WIDE for name, ids in data.items()}
+    db.workspace.force(encode="never")
+    db["E"] = data
+
+
+def _ask(db: gd.Database, pattern: Pattern, strategy: Strategy) -> int:
+    text = f"n(count()) <- {', '.join(pattern.body())}."  # edges rise: each clique is there once
+    return int(db.query(text, strategy=strategy).fetchall()[0][0])
+
+
+def _parts(db: gd.Database, driver: Clocked, pattern: Pattern, work: str) -> Iterator[Row]:
+    """The time of breadth-first by what kernels are for, in a run of its own."""
+    try:
+        _ask(db, pattern, "levelwise")
+        driver.take()
+        driver.by_part.clear()
+        _ask(db, pattern, "levelwise")
+        driver.take()
+    except gd.Error as error:
+        yield Row(PARTS, work, trouble=str(error).splitlines()[0])
+        return
+    for part, seconds in sorted(driver.by_part.items(), key=lambda item: -item[1]):
+        yield Row(PARTS, f"{work}: {part}", kernels=seconds)

@@ -47,13 +47,14 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 # A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
-# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing.
-# Then it sleeps between polls, without the interpreter's lock: for 1/SHARE of the time that it has
-# waited, at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
-BUSY, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.00002, 0.01, 16  # seconds
+# A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
+# until AWAKE seconds it lets other threads have the interpreter's lock. Then it sleeps between
+# polls: for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE.
+# A driver that must not spin sleeps from the start.
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
-PINNED = 1 << 16
+PINNED = 1 << 19
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -70,19 +71,31 @@ class Resources:
     shared: int
 
 
-class PackedArguments(tuple[Any, ...]):
-    """A kernel's arguments, as CuPy takes them."""
+class PackedArguments:
+    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
+    them. They keep the arrays alive."""
 
-    __slots__ = ()
+    __slots__ = ("_arrays", "_places", "_words", "address")
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._arrays = args
+        self._words = np.array([_word(value) for value in args] or [0], dtype=np.uint64)
+        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
+        self._places = places + np.uint64(self._words.ctypes.data)
+        self.address = int(self._places.ctypes.data)
 
 
 class CupyKernel:
     """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
-    threads the device runs at once."""
+    threads the device runs at once; `cuda`: CuPy's module."""
 
-    def __init__(self, function: Any, name: str, occupancy: Callable[[int, int], int]) -> None:
+    def __init__(
+        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
+    ) -> None:
         self._function = function
         self._name = name
+        self._pointer = function.kernel.ptr
+        self._cuda = cuda
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
 
@@ -93,22 +106,24 @@ class CupyKernel:
 
     def packed(self, args: Sequence[Any]) -> PackedArguments:
         """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
-        return PackedArguments(map(_argument, args))
+        return PackedArguments(args)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
         """Launches `blocks` blocks of `threads` threads."""
         if blocks <= 0:
-            return  # CuPy would launch one block
-        if not isinstance(args, PackedArguments):
-            args = self.packed(args)
+            return  # CUDA would refuse it
+        packed = args if isinstance(args, PackedArguments) else self.packed(args)
+        cuda = self._cuda
         with explaining_failure(self._name):
-            self._function((blocks,), (threads,), args)
+            stream = cuda.get_current_stream().ptr
+            size = blocks, 1, 1, threads, 1, 1, 0
+            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
         found = self._resident.get(threads)
         if found is None:
-            found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
+            found = self._resident[threads] = self._occupancy(self._pointer, threads)
         return found
 
 
@@ -146,15 +161,15 @@ def bare(source: str) -> str:
     return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
 
 
-def _argument(value: Any) -> Any:
-    """Arrays as they are; numbers as 64 bits, which kernels expect."""
+def _word(value: Any) -> int:
+    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
     if isinstance(value, (int, np.integer)):
-        return np.int64(value)
+        return int(value) % (1 << 64)
     if isinstance(value, (float, np.floating)):
-        return np.float64(value)
+        return int(np.float64(value).view(np.uint64))
     if not value.flags.c_contiguous:
         raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return value
+    return int(value.data.ptr)
 
 
 class CupyDriver:
@@ -228,7 +243,7 @@ class CupyDriver:
                 _ = function.kernel  # compiles, or loads from the cache
             except self.xp.cuda.compiler.CompileException as refused:
                 raise compile_error(refused.get_message(), source, label) from None
-            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit)
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self.xp.cuda)
         return made
 
     def _fit(self, pointer: int, threads: int) -> int:
@@ -298,6 +313,18 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """The launches of a function as a CUDA graph, which is launched as one. The function has
+        run before, and its arguments stay; it does not wait."""
+        stream = self.xp.cuda.Stream(non_blocking=True)
+        with explaining_failure("a graph of kernels"), stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                graph = stream.end_capture()
+        return lambda: graph.launch(self.xp.cuda.get_current_stream())
+
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
@@ -332,8 +359,10 @@ class CupyDriver:
                     if asked is None:
                         poll()
                     waited = perf_counter() - started
-                    if waited > BUSY or not self.spins:
+                    if waited > AWAKE or not self.spins:
                         sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
+                    elif waited > BUSY:
+                        sleep(0)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
@@ -366,6 +395,12 @@ class CupyDriver:
             parts.append((array, mine.bytes[at : at + size]))
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
+
+    def write(self, array: Any, values: Any) -> None:
+        """Writes a few values of the host to an array, before later kernels."""
+        runtime, stream = self.xp.cuda.runtime, self.xp.cuda.get_current_stream().ptr
+        to = runtime.memcpyHostToDevice  # CUDA has read the host's memory when it returns
+        runtime.memcpyAsync(array.data.ptr, values.ctypes.data, values.nbytes, to, stream)
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for

@@ -182,7 +182,8 @@ class KeyRangeFixpoint:
 
     def _device(self) -> str:
         splits = self.splits
-        return device_for(self.pool, splits.prepared.later, splits.read_rows, splits.context.thresholds)
+        plans, thresholds = splits.prepared.later, splits.context.thresholds
+        return device_for(self.pool, plans, splits.read_rows, thresholds)
 
     def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the

@@ -141,8 +141,10 @@ class Maintenance(Rounds):
                         for name, table in self.tables.items():
                             if table.came > max(when.least, self.since.known[name].at_most):
                                 return when
+                    if not self.stratum.recursive:
+                        break
                     derived = {}
-                    for rule in self.stratum.rules if self.stratum.recursive else ():
+                    for rule in self.stratum.rules:
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
                     new = {name: delta.length for name, delta in self.deltas.items()}
                     rounds.append(self._ended(len(rounds) + 1, new))
@@ -273,9 +275,6 @@ class Maintenance(Rounds):
         if isinstance(table, MaintainedRelation):
             return table.rows_with
         return partial(rows_with, relation)
-
-    def _finished(self, ref: TrieRef) -> Relation | None:
-        return self._relation(ref.relation)
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
