@@ -114,6 +114,8 @@ class Account:
 
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes of `what`; raises an error if all owners together exceed the limit."""
+        if self.held.get(what, 0) == count:
+            return
         with self._lock:
             self.total += count - self.held.get(what, 0)
             self.held[what] = count

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
-from gdatalog.engine.context import Sources, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
@@ -39,6 +38,7 @@ from gdatalog.engine.operators.row_rounds import (
     last_step,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
@@ -72,10 +72,13 @@ class BitmapRounds(LeafOperator):
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
 
+    def prepare(self, context: ExecutionContext) -> PreparedRules:
+        return PreparedRules(self.rounds.of)
+
     def run(
-        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+        self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing
+        rounds, passing = MarkedRounds(prepared, inputs), self.rounds.passing
         found = rounds.run(passing)
         for name in passing:
             inputs.context.limits.charge(name, 0)

@@ -29,8 +29,9 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
-from gdatalog.engine.operators.semi_naive import Rounds
+from gdatalog.engine.operators.semi_naive import PreparedRounds, Rounds
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.index_lookup import IndexLookup, applies
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
@@ -104,7 +105,7 @@ class Maintenance(Rounds):
     """One evaluation that continues from known relations."""
 
     def __init__(self, stratum: Stratum, inputs: StratumInputs) -> None:
-        super().__init__(PlannedRules(stratum, ()), inputs)
+        super().__init__(PreparedRounds(PreparedRules(PlannedRules(stratum, ()))), inputs)
         assert inputs.since is not None
         self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
