@@ -132,7 +132,7 @@ def test_small_work_waits_for_no_kernel(
         db.workspace.force(split=split)
         db["E"] = [(x, x + 1) for x in range(9)]
         assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
-        for found in (False, True, True):
+        for found in (False, True):
             db.workspace.results.clear()
             answer = db.query(text)
             assert answer.fetchall() == [(45,)] if counts else len(answer) == 45
