@@ -114,7 +114,7 @@ ORDER = {
     """,
     "cluster/workers": "__init__ own_device own_process stored_rows local connection",
     "codegen": """
-        __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers
+        __init__ loop_language cache helpers function_trees types llvm_numbers
         llvm_values entry_point llvm_statements machine ir_modules object_files native
     """,
     "codegen/helpers": """
@@ -156,7 +156,8 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
-        cupy_driver heads sources kernels transfers cpp_lines translate trie_building
+        cupy_kernel sources elementwise array_operators array_module cupy_driver heads
+        kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk intersection_sources intersection lanes sums device helper group
     """,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,6 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cancellation import Watch
-from gdatalog.codegen import kernel_cache
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.engine.devices import LATER, OPENED
@@ -465,7 +465,7 @@ def _cupy(**given: Any) -> Any:
 @pytest.mark.usefixtures("visible")
 def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(kernel_cache, "import_cupy", _cupy)
+    monkeypatch.setitem(sys.modules, "cupy", _cupy())
     seen = probe.look(1)
     assert seen.cards == (Card("card 5", 5 << 30, (9, 1)), Card("card 6", 6 << 30, (9, 1)))
     assert (seen.cuda, seen.built, seen.nvrtc) == ((12, 8), 12, (12, 9))
@@ -474,19 +474,21 @@ def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("visible")
-def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fails(*args: object) -> Any:
         raise RuntimeError("it\nfails" + "!" * 400)
 
     monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(kernel_cache, "import_cupy", fails)
+    (tmp_path / "cupy.py").write_text('raise RuntimeError("it\\nfails" + "!" * 400)')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
     seen = probe.look()
     assert seen.broken is not None and seen.broken.startswith("RuntimeError: it fails!")
     assert len(seen.broken) == 300
     for part, field in (("nvrtc", "no_nvrtc"), ("arange", "trial")):
-        monkeypatch.setattr(kernel_cache, "import_cupy", lambda part=part: _cupy(**{part: fails}))
+        monkeypatch.setitem(sys.modules, "cupy", _cupy(**{part: fails}))
         assert str(getattr(probe.look(), field)).startswith("RuntimeError: it fails")
-    monkeypatch.setattr(kernel_cache, "import_cupy", lambda: _cupy(built=lambda: 13000))
+    monkeypatch.setitem(sys.modules, "cupy", _cupy(built=lambda: 13000))
     found = trouble(probe.look())
     assert found is not None and "is for CUDA 13" in found.found
 

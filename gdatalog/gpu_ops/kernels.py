@@ -14,7 +14,8 @@ from gdatalog.account import spending
 from gdatalog.gpu_ops.sources import whole
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver
+    from gdatalog.gpu_ops.cupy_kernel import CupyKernel
     from gdatalog.storage.table import Array
 
 

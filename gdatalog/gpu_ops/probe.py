@@ -83,10 +83,8 @@ def look_at_driver() -> Probe:
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
     """Adds what CuPy reports. Once CuPy is imported, this process keeps the GPU open."""
-    from gdatalog.codegen.kernel_cache import import_cupy
-
     try:
-        cupy = import_cupy()
+        import cupy
     except Exception as problem:
         return replace(seen, broken=_said(problem))
     built = int(cupy.cuda.driver.get_build_version()) // 1000

@@ -1,0 +1,137 @@
+"""Launches the kernels of `elementwise.cuh`, which serve all operations and types of arrays."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.account import spending
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, PackedArguments
+from gdatalog.gpu_ops.sources import source_of
+
+Array = Any  # a device array
+
+THREADS = 256  # of a block, as in search.cuh
+TILE = 4 * THREADS  # entries that a block takes at a time, as in search.cuh
+MOST_PARTS = 512  # blocks of a reduction: the same number on all devices, for the same sums
+
+# As in elementwise.cuh.
+OPERATIONS = (
+    "copy", "range", "gather", "scatter", "tally", "select",
+    "add", "subtract", "multiply", "floor_divide", "remainder", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "invert", "logical_not", "left_shift", "right_shift", "equal", "not_equal",
+    "less", "less_equal", "greater", "greater_equal", "minimum", "maximum", "negative", "absolute",
+    "divide", "floor", "ceil", "trunc", "sqrt", "isnan",
+)  # fmt: skip
+_CODES = {name: at for at, name in enumerate(OPERATIONS)}
+_KINDS = {
+    np.dtype(name): at
+    for at, name in enumerate(("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
+}
+_REAL, _UNSIGNED = 1 << 8, 1 << 9
+_OUT, _OPERANDS, _MODES = 16, (24, 32, 40), (48, 50, 52)
+_ONE, _NUMBER = 1, 2
+_KERNELS = ("apply", "reduce", "search", "survivors")
+_REAL_FUNCTIONS = ("exp", "log", "power", "fmod")  # as in real_functions.cuh
+
+
+class Elementwise:
+    """The kernels of one `CupyDriver`, compiled on first use. Arrays have no gaps."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self._kernels: dict[str, CupyKernel] = {}
+
+    def apply(
+        self,
+        name: str,
+        out: Array,
+        operands: Sequence[Any],
+        common: np.dtype[Any],
+        numbers: Sequence[int] = (0, 0, 0),
+        size: int | None = None,
+    ) -> None:
+        """Computes `out` from arrays and numbers, as values of the type `common`. An operand of one
+        entry serves all entries of `out`."""
+        size = out.size if size is None else size
+        if not size:
+            return
+        real = common.kind == "f"
+        what = _CODES[name] | _flags(common) | _KINDS[out.dtype] << _OUT
+        arrays, given = [out, out, out], list(numbers)
+        for at, value in enumerate(operands):
+            if isinstance(value, self.driver.xp.ndarray):
+                arrays[at] = value
+                what |= _KINDS[value.dtype] << _OPERANDS[at]
+                mode = _ONE if value.size == 1 else 0
+            else:
+                given[at], mode = _bits(value, real), _NUMBER
+            what |= mode << _MODES[at]
+        args = PackedArguments([out, *arrays, *map(np.int64, (what, *given, size))])
+        self._launch("apply", size, args)
+
+    def reduced(self, name: str, values: Array, common: np.dtype[Any]) -> Array:
+        """The sum ("add"), the "minimum" or the "maximum", as an array of one 64-bit entry."""
+        xp, left = self.driver.xp, values
+        while True:
+            blocks = min(MOST_PARTS, -(-left.size // TILE))
+            found = xp.empty(blocks, dtype=common)
+            what = _CODES[name] | _flags(common) | _KINDS[left.dtype] << _OPERANDS[0]
+            args = PackedArguments([found, left, np.int64(what), np.int64(left.size)])
+            self._kernel("reduce").launch(blocks, THREADS, args)
+            if blocks == 1:
+                return found
+            left = found
+
+    def search(self, out: Array, among: Array, values: Array, after_equal: bool) -> None:
+        """The position of each value in a sorted array."""
+        if not values.size:
+            return
+        common = np.promote_types(among.dtype, values.dtype)
+        kinds = _KINDS[among.dtype] << _OPERANDS[0] | _KINDS[values.dtype] << _OPERANDS[1]
+        numbers = _flags(common) | kinds, int(after_equal), among.size, values.size
+        args = PackedArguments([out, among, values, *map(np.int64, numbers)])
+        self._launch("search", values.size, args)
+
+    def survivors(self, mask: Array, found: Array, state: Array) -> None:
+        """Writes the indices of the entries that are not 0, and their number to `state[1]`."""
+        what = _KINDS[mask.dtype] << _OPERANDS[0] | _KINDS[found.dtype] << _OUT
+        args = PackedArguments([mask, found, state, np.int64(what), np.int64(mask.size)])
+        self._launch("survivors", mask.size, args)
+
+    def real(self, name: str, out: Array, a: Array, b: Array) -> None:
+        """A function of doubles that takes long to compile."""
+        if out.size:
+            args = [out, a, b, _REAL_FUNCTIONS.index(name), out.size]
+            self._launch("real_function", out.size, args)
+
+    def _launch(self, name: str, size: int, args: Sequence[Any]) -> None:
+        kernel = self._kernel(name)
+        kernel.launch(max(1, min(-(-size // TILE), kernel.resident(THREADS))), THREADS, args)
+
+    def _kernel(self, name: str) -> CupyKernel:
+        if name not in self._kernels:
+            names, file = _KERNELS, "elementwise.cuh"
+            if name == "real_function":
+                names, file = (name,), "real_functions.cuh"
+            with spending("compiling"):
+                self._kernels |= self.driver.kernels(source_of(file), names, "operations on arrays")
+        return self._kernels[name]
+
+
+def _flags(common: np.dtype[Any]) -> int:
+    if common.kind == "f":
+        return _REAL
+    return _UNSIGNED if common.kind == "u" and common.itemsize == 8 else 0
+
+
+def _bits(value: Any, real: bool) -> int:
+    """A number as kernels take it: an int of 64 bits, or the bits of a double."""
+    if real:
+        found: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+        return found
+    low = int(value) & (1 << 64) - 1
+    return low - (low >> 63 << 64)
