@@ -155,8 +155,9 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
-        cupy_kernel sources elementwise array_operators array_module cupy_driver heads
+        __init__ cpp_types cpp graph context virtual_pages compile_errors copies
+        cupy_kernel sources elementwise array_operators array_module cupy_driver probe
+        diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk intersection_sources intersection lanes sums device helper group

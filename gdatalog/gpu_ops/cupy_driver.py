@@ -8,7 +8,7 @@ and make arrays with its `xp`, inside `driver.use()`. The driver raises CUDA's e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import local
 from time import perf_counter, sleep
@@ -36,6 +36,7 @@ from gdatalog.gpu_ops.virtual_pages import (
     opened,
 )
 from gdatalog.records import dataclass
+from gdatalog.threads import begun
 
 # A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing.
 # Then it sleeps between polls, without the interpreter's lock: for 1/SHARE of the time that it has
@@ -99,6 +100,16 @@ class CupyDriver:
             self._capability: str = device.compute_capability
             self.clock = int(found.get("ClockRate", USUAL_CLOCK)) / 1e6
             self._processors = int(found["MultiProcessorCount"])
+
+    def prepare(self) -> None:
+        """Loads what every query needs on another thread: the kernels of arrays, and the sorts and
+        sums that CuPy contains."""
+
+        def load() -> None:
+            with suppress(Exception), self.use():  # the first query raises what fails
+                self.xp.cumsum(self.xp.sort(self.xp.arange(2)))
+
+        begun(load)
 
     @contextmanager
     def use(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Elementwise:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self._kernels: dict[str, CupyKernel] = {}
+        self._loading = Lock()
 
     def apply(
         self,
@@ -114,12 +116,17 @@ class Elementwise:
 
     def _kernel(self, name: str) -> CupyKernel:
         if name not in self._kernels:
-            names, file = _KERNELS, "elementwise.cuh"
-            if name == "real_function":
-                names, file = (name,), "real_functions.cuh"
-            with spending("compiling"):
-                self._kernels |= self.driver.kernels(source_of(file), names, "operations on arrays")
+            with spending("compiling"), self._loading:
+                self._load(name)
         return self._kernels[name]
+
+    def _load(self, name: str) -> None:
+        if name in self._kernels:  # another thread has
+            return
+        names, file = _KERNELS, "elementwise.cuh"
+        if name == "real_function":
+            names, file = (name,), "real_functions.cuh"
+        self._kernels |= self.driver.kernels(source_of(file), names, "operations on arrays")
 
 
 def _flags(common: np.dtype[Any]) -> int:

@@ -325,6 +325,9 @@ class HostDriver:
         bare = array.read()
         np.cumsum(bare, out=bare)
 
+    def prepare(self) -> None:
+        """g++ takes seconds."""
+
     def use(self) -> AbstractContextManager[None]:
         """Arrays of others cannot be read within."""
         return working_on(self.number)
