@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gdatalog.database import Database
-    from gdatalog.engine.nvidia import plainly_none
+    from gdatalog.shell.cli import BegunPrompt
     from gdatalog.shell.editor.prompt import Prompt
 
 SWITCH = 0.0005  # seconds: longest wait of a key for the importing thread
