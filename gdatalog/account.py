@@ -230,19 +230,18 @@ class Accounts:
         self.running: tuple[Account, ...] = ()
         self._lock = Lock()
 
-    @contextmanager
-    def with_one(self, account: Account) -> Iterator[None]:
-        """Within this context, an evaluation with this account runs."""
+    def begin(self, account: Account) -> bool:
+        """Notes that an evaluation with this account runs; returns whether it did not before."""
         if account in self.running:
-            yield
-            return
+            return False
         with self._lock:
             self.running = (*self.running, account)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.running = tuple(each for each in self.running if each is not account)
+        return True
+
+    def end(self, account: Account) -> None:
+        """Notes that it does not run any more."""
+        with self._lock:
+            self.running = tuple([each for each in self.running if each is not account])
 
 
 @cache

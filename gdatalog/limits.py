@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
@@ -56,9 +56,18 @@ class Limits:
     account: Account = field(init=False)
     _written: int = field(init=False)  # bytes in temporary files at the start
 
-    def __post_init__(self) -> None:
-        self.account = Account(self.memory, self.spill)
-        self._written = 0 if self.spill is None else self.spill.written
+    def __init__(
+        self,
+        chunk: int = 1 << 19,
+        memory: int | None = None,
+        spill: Spill | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.chunk, self.memory, self.spill = chunk, memory, spill
+        self.watch = current_watch() if watch is None else watch
+        self.most_rows, self.to_host, self.looked, self.checks = None, False, 0, []
+        self.account = Account(memory, spill)
+        self._written = 0 if spill is None else spill.written
 
     def poll(self) -> None:
         self.watch.poll()
@@ -74,13 +83,12 @@ class Limits:
         finally:
             self.checks.remove(check)
 
-    @contextmanager
-    def within(self, rows: int | None) -> Iterator[Budget | None]:
+    def within(self, rows: int | None) -> AbstractContextManager[Budget | None]:
         """Within this context, polling raises `OverBudget` once more rows have been looked at."""
-        if rows is None:
-            yield None
-            return
-        budget = Budget(self.looked + rows)
+        return nullcontext() if rows is None else self._spending(Budget(self.looked + rows))
+
+    @contextmanager
+    def _spending(self, budget: Budget) -> Iterator[Budget]:
 
         def check() -> None:
             if self.looked > budget.end:
@@ -142,25 +150,30 @@ def levels_of(plan: RulePlan) -> int:
     return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
 
 
-@contextmanager
-def accounted(limits: Limits, device: str) -> Iterator[None]:
+class accounted:
     """Within this context, the thread charges the memory that it holds to these limits.
 
     If a relation does not fit, its charges are undone, because the next one may be small.
     """
-    watch, before, account = limits.watch, limits.watch.account, limits.account
-    watch.account = account
-    running = nullcontext() if account.beside is None else account.beside.with_one(account)
-    try:
-        with running, account.restoring(MemoryLimitError):
-            yield
-    except MemoryLimitError:
-        raise
-    except MemoryError as error:
-        if device == "cpu":
-            raise
-        hint = 'another process may hold some; or run on the CPU, device="cpu"'
-        message = f"{device} has not enough memory for this: {error}"
-        raise MemoryLimitError(message, hint=hint) from error
-    finally:
-        watch.account = before
+
+    __slots__ = ("_account", "_before", "_begun", "_device", "_held", "_watch")
+
+    def __init__(self, limits: Limits, device: str) -> None:
+        self._watch, self._account, self._device = limits.watch, limits.account, device
+        self._before = self._watch.account
+
+    def __enter__(self) -> None:
+        account = self._account
+        self._watch.account, self._held = account, account.held.copy()
+        self._begun = account.beside is not None and account.beside.begin(account)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._watch.account, account = self._before, self._account
+        if self._begun and account.beside is not None:
+            account.beside.end(account)
+        if isinstance(error, MemoryLimitError):
+            account.restore(self._held)
+        elif isinstance(error, MemoryError) and self._device != "cpu":
+            hint = 'another process may hold some; or run on the CPU, device="cpu"'
+            message = f"{self._device} has not enough memory for this: {error}"
+            raise MemoryLimitError(message, hint=hint) from error

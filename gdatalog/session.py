@@ -129,9 +129,9 @@ class Session:
 
     @property
     def binds(self) -> bool:
-        """Whether queries are bound to relations: those of trusted programs on the CPU of this
+        """Whether queries are bound to relations: those of trusted programs on one device of this
         process."""
-        elsewhere = self.device is not CPU or self.cluster is not None or self.later is not None
+        elsewhere = self.cluster is not None or self.later is not None
         return not (elsewhere or self.untrusted) and self.chunk_rows is None
 
     @property
@@ -276,6 +276,7 @@ class Session:
             Scope(self.symbols, values),
             Metrics(lasting=False),
             self.settings,
+            self.device,
         )
         return context
 

@@ -16,7 +16,7 @@ import os
 import sys
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_ulong, py_object, pythonapi
 from functools import partial
 from importlib import import_module
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs as Lost
 
 MOMENT = 0.005  # seconds
+GIVES_WAY = 10  # how much lower the priority of the pool's threads is
 _UNCOLLECTED = RLock()  # held to change the next two
 _uncollected = 0  # contexts that have disabled garbage collection
 _collects = True  # whether the first of them found it enabled
@@ -67,16 +68,38 @@ class _Pooled(Thread):
     def __init__(self) -> None:
         super().__init__(name="gdatalog", daemon=True)
         self.tasks: SimpleQueue[PoolTask] = SimpleQueue()
+        _pool.append(self)
 
     def run(self) -> None:
+        if _gives_way:
+            self.lower()
         while True:
             task = self.tasks.get()
             task.run()
             del task  # release its data
             _idle.append(self)
 
+    def lower(self) -> None:
+        """Lowers its priority, where threads have their own: on Linux."""
+        if sys.platform == "linux" and self.native_id is not None:
+            with suppress(OSError):  # not allowed here
+                usual = os.getpriority(os.PRIO_PROCESS, os.getpid())
+                os.setpriority(os.PRIO_PROCESS, self.native_id, usual + GIVES_WAY)
+
 
 _idle: list[_Pooled] = []  # `append` and `pop` are atomic
+_pool: list[_Pooled] = []  # all threads
+_gives_way = False
+
+
+def give_way() -> None:
+    """Lowers the priority of the pool's threads, because several threads make calls: a short one
+    does not wait until a long one, whose loops have all cores, has used its time slices."""
+    global _gives_way
+    if not _gives_way:
+        _gives_way = True  # for threads that start now
+        for thread in list(_pool):
+            thread.lower()
 
 
 def begun(work: Callable[[], None]) -> PoolTask:
@@ -91,8 +114,16 @@ def begun(work: Callable[[], None]) -> PoolTask:
     return task
 
 
+def _forked() -> None:
+    """Resets a forked child: threads do not survive a fork."""
+    global _gives_way
+    _gives_way = False
+    _idle.clear()
+    _pool.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 def release_import_lock() -> None:
@@ -217,24 +248,29 @@ class _ThreadState(local):
 _here = _ThreadState()
 
 
-@contextmanager
-def whole_imports() -> Iterator[None]:
+class whole_imports:
     """Within this context, Ctrl-C does not interrupt this thread's imports."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-    if not getattr(sys.unraisablehook, _MARK, False):
-        sys.unraisablehook = _raising_again(sys.unraisablehook)
-    _here.within += 1
-    try:
-        if _unfinished:
-            _import_packages()
-        yield
-    except BaseException:  # signal handlers may raise anything
-        release_import_lock()
-        _unfinished.append(True)
-        raise
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+        if not getattr(sys.unraisablehook, _MARK, False):
+            sys.unraisablehook = _raising_again(sys.unraisablehook)
+        _here.within += 1
+        try:
+            if _unfinished:
+                _import_packages()
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         _here.within -= 1
+        if error is not None:  # signal handlers may raise anything
+            release_import_lock()
+            _unfinished.append(True)
 
 
 @contextmanager

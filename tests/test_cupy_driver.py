@@ -76,21 +76,6 @@ class _Nvrtc:
         self.open -= 1
 
 
-class _Function:
-    """A kernel of a loaded module."""
-
-    ptr = 7
-
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
-        self.launched: list[Any] = []
-
-    def __call__(self, blocks: Any, threads: Any, args: Any) -> None:
-        if self._cupy.fault is not None:
-            raise self._cupy.fault
-        self.launched.append((blocks, threads, args))
-
-
 class _Module:
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -98,8 +83,8 @@ class _Module:
     def load(self, code: bytes) -> None:
         self._cupy.loaded.append(code)
 
-    def get_function(self, name: str) -> _Function:
-        return _Function(self._cupy)
+    def get_function(self, name: str) -> Any:
+        return SimpleNamespace(ptr=7)
 
 
 class _Event:
@@ -183,6 +168,17 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         assert size == 8
         fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
 
+    def launch(*given: int) -> None:
+        """Notes the first four arguments of a kernel."""
+        if fake.fault is not None:
+            raise fake.fault
+        *size, address, extra = given
+        places = (ctypes.c_uint64 * 1).from_address(address)
+        words = (ctypes.c_uint64 * 4).from_address(places[0])
+        fake.launched.append((*size, list(words)))
+        assert extra == 0
+
+    fake.launched = []
     pool = SimpleNamespace(
         free_all_blocks=lambda: fake.freed.append(True),
         free_bytes=lambda: 50,
@@ -204,6 +200,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         nvrtc=_Nvrtc(),
         function=SimpleNamespace(Module=lambda: _Module(fake)),
         driver=SimpleNamespace(
+            launchKernel=launch,
             funcGetAttribute=lambda attribute, ptr: {4: 20, 3: 16, 1: 128}[attribute],
             occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads,
         ),
@@ -215,7 +212,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             eventQuery=lambda ptr: ptr.query(),
         ),
         get_current_stream=lambda: SimpleNamespace(
-            synchronize=synchronize, wait_event=lambda e: fake.waited.append(("kernels", e))
+            ptr=8,
+            synchronize=synchronize,
+            wait_event=lambda e: fake.waited.append(("kernels", e)),
         ),
         get_allocator=lambda: fake.allocators[-1],
         using_allocator=using_allocator,
@@ -262,19 +261,18 @@ def test_kernels(cupy: Any) -> None:
     kernel = CupyDriver().kernels(SOURCE, ["one"], "p(1).")["one"]
     assert kernel.resources == Resources(20, 16, 128)
     assert kernel.resident(256) == kernel.resident(256) == 8 * 132
-    array = SimpleNamespace(flags=SimpleNamespace(c_contiguous=True))
-    kernel.launch(3, 64, [array, 5, np.int32(6), 0.5])
-    ((blocks, threads, args),) = kernel._function.launched  # type: ignore[attr-defined]
-    assert (blocks, threads) == ((3,), (64,))
-    assert args[0] is array
-    assert [(type(a), a) for a in args[1:]] == [
-        (np.int64, 5), (np.int64, 6), (np.float64, 0.5)
-    ]  # fmt: skip
-    kernel.launch(0, 64, [array])  # CuPy would make it one block
-    assert len(kernel._function.launched) == 1  # type: ignore[attr-defined]
+    flags, data = SimpleNamespace(c_contiguous=True), SimpleNamespace(ptr=4000)
+    array = SimpleNamespace(flags=flags, data=data)
+    kernel.launch(3, 64, [array, 5, np.int32(-6), 0.5])
+    ((pointer, *size, words),) = cupy.launched
+    assert (pointer, size) == (7, [3, 1, 1, 64, 1, 1, 0, 8])
+    assert words[:3] == [4000, 5, 2**64 - 6] and words[3] == int(np.float64(0.5).view(np.uint64))
+    kernel.launch(0, 64, [array])  # CUDA would refuse it
+    assert len(cupy.launched) == 1
     array.flags.c_contiguous = False
     with pytest.raises(ValueError, match="without gaps"):
         kernel.launch(1, 1, [array])
+    kernel.launch(1, 1, kernel.packed([array], gaps=True))
 
 
 @needs_nvrtc
@@ -346,6 +344,34 @@ def test_waiting(cupy: Any) -> None:
     polled: list[int] = []
     driver.wait(lambda: polled.append(1), None, (16,), 2, driver.reading(()))
     assert polled == [1, 1] and cupy.copied == []
+
+
+def test_launches_are_recorded_as_a_graph(cupy: Any) -> None:
+    said: list[Any] = []
+
+    class Stream:
+        def __init__(self, non_blocking: bool) -> None:
+            assert non_blocking
+
+        def __enter__(self) -> None:
+            said.append("in")
+
+        def __exit__(self, *failed: object) -> None:
+            said.append("out")
+
+        def begin_capture(self) -> None:
+            said.append("begin")
+
+        def end_capture(self) -> Any:
+            said.append("end")
+            return SimpleNamespace(launch=lambda stream: said.append("all"))
+
+    cupy.cuda.Stream = Stream
+    again = CupyDriver().recorded(lambda: said.append("one"))
+    assert said == ["in", "begin", "one", "end", "out"]
+    again()
+    again()
+    assert said[5:] == ["all", "all"]
 
 
 def test_of_several_threads_none_looks_all_the_time(
@@ -430,7 +456,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
         "cuda.Event.record", "cuda.Event.synchronize", "cuda.runtime.eventQuery",
         "cuda.get_current_stream", "cuda.Stream.wait_event", "cuda.Stream.ptr",
         "cuda.Stream.synchronize", "cuda.Device.compute_capability",
-        "cuda.cub.device_scan", "cuda.cub.CUPY_CUB_CUMSUM", "cuda.driver.funcGetAttribute",
+        "cuda.cub.device_scan", "cuda.cub.CUPY_CUB_CUMSUM", "cuda.driver.funcGetAttribute", "cuda.driver.launchKernel",
         "cuda.function.Module.load", "cuda.function.Module.get_function",
         "cuda.function.Function.ptr", "cuda.MemoryPointer.copy_from_device_async",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",

@@ -67,7 +67,7 @@ def test_recursive_programs(way: oracle.Way, drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-@pytest.mark.parametrize(("memory", "launches"), [(9000, 250), (20_000, 70), (1 << 30, 10)])
+@pytest.mark.parametrize(("memory", "launches"), [(9000, 250), (20_000, 70), (1 << 30, 40)])
 @pytest.mark.parametrize("text", [SAME, SAME.replace("E(p, y).", "E(p, y), x != y.")])
 def test_rows_of_rounds_with_marks_have_the_machines_memory(
     text: str, memory: int, launches: int, seed: int, monkeypatch: pytest.MonkeyPatch

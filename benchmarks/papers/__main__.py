@@ -1,4 +1,7 @@
-"""Runs the papers' tables; prints them, and writes them to docs/benchmarks/papers if all ran."""
+"""Runs the papers' tables, prints them, and merges them into docs/benchmarks/papers.
+
+A run of one paper keeps the other papers' results, and those of other kinds of devices.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,43 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import gdatalog as gd
-from benchmarks.machine import machine, named, rough
-from benchmarks.papers.bench import Bench, Row, markdown
+from benchmarks.gpu.clocks import Clocked
+from benchmarks.gpu.forced import device_of, gpu_driver
+from benchmarks.gpu.machine import gpu
+from benchmarks.machine import Facts, machine
+from benchmarks.papers.bench import Bench, driver_of
+from benchmarks.papers.report import PAPERS, Row, Run, merged, page, read, write
 
-PAPERS = ("wu", "cuts", "t_dfs", "gamma", "kudu")
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "papers"
-_HEAD = """# The tables of papers
 
-The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
-machine, on {device}.
-`{command}` repeats it on yours. Figures of the papers are of other machines,
-and are not here.
 
-*cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
-of the runs after that. *MiB*: by how much memory grew, at the most, while it was first asked.
-*checked by*: the second way by which the count was found; "enumeration" is the same engine without
-sums of simpler counts. Runs were stopped after {cap:g} s.
+class Opener:
+    """Opens databases. Those of one GPU share a driver that has clocks."""
 
-{rough}
-{machine}
-"""
+    def __init__(self) -> None:
+        self._drivers: dict[bool, Clocked] = {}
+
+    def __call__(self, device: str, *, pages: bool = True, **options: Any) -> gd.Database:
+        """`pages`: whether a GPU may have pages of an index in its own memory; else it reads all of
+        an index that does not fit through the link, from pinned memory."""
+        if device not in ("cuda", "cuda:0") or "cluster" in options:
+            return gd.connect(device=device, **options)
+        gd.connect(device=device).close()  # tells what is missing
+        if pages not in self._drivers:
+            driver = gpu_driver()
+            if not pages:
+                driver._looked, driver._virtual = True, None
+            self._drivers[pages] = Clocked(driver)
+        db = gd.connect(device="cpu", **options)
+        db.workspace.device = device_of(self._drivers[pages])
+        return db
 
 
 def main(
-    arguments: Sequence[str] | None = None, connect: Callable[..., gd.Database] = gd.connect
+    arguments: Sequence[str] | None = None, connect: Callable[..., gd.Database] | None = None
 ) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
     parser.add_argument("papers", nargs="*", metavar="paper", help=f"{', '.join(PAPERS)}; or all")
@@ -40,46 +54,49 @@ def main(
     parser.add_argument("--full", action="store_true", help="larger graphs too")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:N")
     parser.add_argument("--cap", type=float, default=20.0, help="seconds after which a run stops")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for each paper (default: 5)")
     parser.add_argument("--out", type=Path, help="the folder of the report")
     options = parser.parse_args(arguments)
     if unknown := set(options.papers) - set(PAPERS):
         parser.error(f"no paper {', '.join(sorted(unknown))}; there are {', '.join(PAPERS)}")
+    connect = connect or Opener()
+    facts: Facts = machine()
     try:
-        connect(device=options.device).close()
+        with connect(device=options.device) as db:
+            if driver := driver_of(db):
+                facts = {**gpu(driver), **facts}
     except gd.DeviceError as reason:
         print(f"no benchmark on {options.device}: {reason}", file=sys.stderr)
         return 0
+    out = options.out or (None if options.small else OUT)
+    earlier = read(out) if out is not None else []
+    kind = options.device.partition(":")[0]
     bench = Bench(options.small, options.full, options.device, options.cap, connect)
-    rows: list[Row] = []
-    facts = machine()
+    bench.known = {
+        (row.table, row.work): row.answer
+        for run in earlier
+        for row in run.rows
+        if run.kind == "cpu" != kind and row.checked and not row.trouble
+    }
+    command = "python -m benchmarks.papers"
+    command += " --full" if options.full else ""
+    command += f" --device {options.device}" if options.device != "cpu" else ""
+    command += f" --cap {options.cap:g}" if options.cap != parser.get_default("cap") else ""
+    runs = []
     for name in options.papers or PAPERS:
+        bench.begin(options.minutes)
+        rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
             rows.append(row)
             shown = row.trouble or f"{row.answer} (cold {row.cold or 0:.3g} s)"
             print(f"{row.table}: {row.work}: {shown}", file=sys.stderr)
-    told = ", ".join(f"{key}: {value}" for key, value in facts.items())
-    command = ["python -m benchmarks.papers", *(["--full"] if options.full else [])]
-    command += [f"--device {options.device}"] if options.device != "cpu" else []
-    command += [f"--cap {options.cap:g}"] if options.cap != parser.get_default("cap") else []
-    report = "\n".join([
-        _HEAD.format(
-            command=" ".join(command),
-            device=named(facts) if options.device == "cpu" else f"{options.device}, {named(facts)}",
-            rough=rough(facts),
-            machine=told + ".",
-            cap=options.cap,
-        ).rstrip(),
-        *markdown(rows),
-    ])  # fmt: skip
-    print(report)
-    out = options.out or (
-        None if options.papers or options.small or options.device != "cpu" else OUT
-    )
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "README.md").write_text(report + "\n", encoding="utf-8")
-    return 1 if any(row.trouble.startswith("WRONG") for row in rows) else 0
+        runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
+        if out is not None:
+            write(out, merged(earlier, runs))
+    print(page(runs))
+    wrong = any(row.trouble.startswith("WRONG") for run in runs for row in run.rows)
+    return int(wrong)
 
 
 if __name__ == "__main__":

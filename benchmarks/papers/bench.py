@@ -2,56 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import gdatalog as gd
 from benchmarks import memory
 from benchmarks.columns import Array
+from benchmarks.gpu.clocks import Clocked, empty_pool, pool_bytes
 from benchmarks.graphs import Graph, graph, skewed
+from benchmarks.papers.report import Row
 from benchmarks.patterns import KNOWN
 from gdatalog.patterns import Pattern
-from gdatalog.patterns.pattern import Shape, embeddings
+from gdatalog.patterns.shapes import Shape, embeddings
 from tests import data
 
 NAMES = {"clique3": "triangles", "clique4": "K4", "clique5": "K5", "P2": "K4", "P7": "K5"}
 RUNS, ENOUGH = 5, 3.0  # warm runs, and the seconds after which there are no more
 SMALL = (20, 80)  # vertices and edges
 FULL = ("ego-Twitter", "cnr-2000")
+NO_TIME = "no time was left"
 
 Ask = Callable[[gd.Database], Any]
-
-
-@dataclass(slots=True)
-class Row:
-    """A piece of work. `cold` has planning, compilation and indexes; `grown`: bytes of memory."""
-
-    table: str
-    work: str
-    answer: Any = None
-    checked: str = ""  # how
-    cold: float | None = None
-    warm: float | None = None
-    grown: int | None = None
-    more: dict[str, str] = field(default_factory=dict)  # columns of this table alone
-    trouble: str = ""
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Bench:
-    """`cap`: seconds after which a run is stopped. `connect` opens databases."""
+    """`cap`: seconds after which a run is stopped. `connect` opens databases. `known`: answers that
+    the CPU has found, by table and work."""
 
     small: bool = False
     full: bool = False
     device: str = "cpu"
     cap: float = 20.0
     connect: Callable[..., gd.Database] = gd.connect
+    known: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    _until: float = float("inf")
+
+    def begin(self, minutes: float) -> None:
+        """A paper begins, which has so many minutes: nothing starts that might end after them."""
+        self._until = perf_counter() + max(0.0, 60 * minutes - 1.5 * self.cap)
+
+    @property
+    def late(self) -> bool:
+        return perf_counter() > self._until
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "cpu"
+
+    def few(self, things: Sequence[T], number: int = 1) -> Sequence[T]:
+        """All of them, or the first of them where it is only to be seen that all runs."""
+        return things[:number] if self.small else things
 
     # --------------------------------------------------------------------------------- data
 
@@ -84,7 +92,8 @@ class Bench:
     def database(
         self, of: Graph, labels: Array | None = None, **options: Any
     ) -> Iterator[gd.Database]:
-        with self.connect(device=self.device, **{"timeout": self.cap, **options}) as db:
+        told = {"device": self.device, "timeout": self.cap, **options}
+        with self.connect(**told) as db:
             db["E"] = of.columns()["E"]
             if labels is not None:
                 db["L"] = {"v": np.arange(len(labels)), "l": labels}
@@ -94,14 +103,23 @@ class Bench:
 
     def timed(self, row: Row, db: gd.Database, ask: Ask) -> Row:
         """Asks once, and then again while that is quick."""
+        if self.late:
+            row.trouble = NO_TIME
+            return row
+        driver = driver_of(db)
+        clocks = driver if isinstance(driver, Clocked) else None
         try:
             memory.forget()
-            before = memory.resident()
-            row.cold, row.answer = _once(db, ask)
-            row.grown = max(0, memory.peak() - before)
+            before = memory.resident() if driver is None else empty_pool(driver.xp)
+            row.cold, row.answer, row.kernels = _once(db, ask, clocks)
+            most = memory.peak() if driver is None else pool_bytes(driver.xp)
+            row.grown = None if most is None or before is None else max(0, most - before)
             seconds = [] if row.cold > ENOUGH and not self.small else [row.cold]
             while sum(seconds) < ENOUGH and len(seconds) < (2 if self.small else RUNS):
-                seconds.append(_once(db, ask)[0])
+                again, _, kernels = _once(db, ask, clocks)
+                if row.kernels is not None and kernels is not None:
+                    row.kernels = min(row.kernels, kernels)
+                seconds.append(again)
             row.warm = min(seconds)
         except gd.TimeLimitError:
             row.trouble = f"stopped after {self.cap:g} s"
@@ -115,11 +133,11 @@ class Bench:
         """How often a pattern occurs: `db.count`."""
         row = self.timed(Row(table, f"{pattern.name}, {of.name}"), db, lambda db: db.count(pattern))
         if not row.trouble:
-            self.check(row, *self._second(pattern, of, db, labels))
+            self.check(row, *self._second(row, pattern, of, db, labels))
         return row
 
     def _second(
-        self, pattern: Pattern, of: Graph, db: gd.Database, labels: Array | None
+        self, row: Row, pattern: Pattern, of: Graph, db: gd.Database, labels: Array | None
     ) -> tuple[Any, str]:
         """The count by another way, and which: by trying all, as it is known, by enumeration."""
         if self.small:
@@ -127,6 +145,8 @@ class Bench:
         known = KNOWN.get((of.name, NAMES.get(pattern.name, pattern.name)))
         if known is not None and not pattern.labels:
             return known, "known"
+        if (row.table, row.work) in self.known:
+            return self.known[row.table, row.work], "the CPU"
         text = f"n(count()) <- {pattern.rule().partition(' <- ')[2]}"
         workspace = db.workspace
         with suppress(gd.Error):
@@ -143,6 +163,11 @@ class Bench:
             row.trouble = f"WRONG: {expected} by {how}"
 
 
+def driver_of(db: gd.Database) -> Any:
+    """What drives the database's GPU; None on the CPU, and of several GPUs."""
+    return getattr(db.workspace.device, "driver", None)
+
+
 def _made(name: str, vertices: int, edges: int) -> Graph:
     return Graph(name, *skewed(vertices, edges, seed=3), real=False)
 
@@ -157,35 +182,12 @@ def brute(pattern: Pattern, of: Graph, labels: Array | None = None) -> int:
     return sum(1 for _ in embeddings(pattern.shape(), large)) // pattern.automorphisms
 
 
-def _once(db: gd.Database, ask: Ask) -> tuple[float, Any]:
+def _once(db: gd.Database, ask: Ask, clocks: Clocked | None) -> tuple[float, Any, float | None]:
+    """The seconds that it took, what it gave, and the seconds of kernels."""
+    if clocks is not None:
+        clocks.take()
     started = perf_counter()
     answer = ask(db)
-    return perf_counter() - started, answer
-
-
-def markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """A table for each name of one."""
-    for table in dict.fromkeys(row.table for row in rows):
-        mine = [row for row in rows if row.table == table]
-        cells = [_cells(row) for row in mine]
-        more = dict.fromkeys(name for row in mine for name in row.more)
-        every = ["work", "answer", "checked by", *more, "cold s", "warm s", "MiB"]
-        names = [name for name in every if any(one.get(name) for one in cells)]
-        yield f"\n## {table}\n"
-        yield f"| {' | '.join(names)} |"
-        yield f"| --- |{' ---: |' * (len(names) - 1)}"
-        for one in cells:
-            yield f"| {' | '.join(one.get(name, '') for name in names)} |"
-
-
-def _cells(row: Row) -> dict[str, str]:
-    told = f"{row.answer:,}" if isinstance(row.answer, int) else str(row.answer or "")
-    return {
-        "work": row.work,
-        "answer": row.trouble or told,
-        "checked by": row.checked,
-        **row.more,
-        "cold s": "" if row.cold is None else f"{row.cold:.3g}",
-        "warm s": "" if row.warm is None else f"{row.warm:.3g}",
-        "MiB": "" if row.grown is None else f"{row.grown / 2**20:,.0f}",
-    }
+    seconds = perf_counter() - started
+    launches, kernels = (0, 0.0) if clocks is None else clocks.take()
+    return seconds, answer, kernels if launches else None

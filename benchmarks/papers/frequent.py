@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gdatalog as gd
-from benchmarks.papers.bench import Bench, Row
+from benchmarks.papers.bench import Bench
+from benchmarks.papers.report import Row
 from gdatalog.patterns import Pattern
 
 CHECKED = 20  # patterns: systematic sample
 
 
-def mined(bench: Bench, table: str, name: str, k_edges: int, support: int) -> Row:
-    """Those with so much support (MNI); checked: that of some of them, by all embeddings."""
+def mined(
+    bench: Bench,
+    table: str,
+    name: str,
+    k_edges: int,
+    support: int,
+    way: str = "",
+    *,
+    host_indexes: str = "auto",
+    **options: Any,
+) -> Row:
+    """Those with so much support (MNI); checked: that of some of them, by all embeddings.
+
+    `way`: how, where that is not the usual way; `options`: of the database.
+    """
     graph, labels = bench.labelled(name)
     support = 4 if bench.small else support
-    with bench.database(graph, labels) as db:
+    with bench.database(graph, labels, **options) as db:
+        db.workspace.force(host_indexes=host_indexes)
         found = []
 
         def ask(db: gd.Database) -> int:
@@ -21,6 +38,7 @@ def mined(bench: Bench, table: str, name: str, k_edges: int, support: int) -> Ro
             return len(found[0])
 
         work = f"{graph.name}, up to {k_edges} edges, support {support}"
+        work += f", {way}" if way else ""
         row = bench.timed(Row(table, work), db, ask)
         if row.trouble:
             return row

@@ -1,30 +1,161 @@
-"""GAMMA (Hu et al. 2022): k-cliques, subgraph matching and frequent patterns, and their memory."""
+"""GAMMA (Hu et al. 2024): k-cliques, subgraph matching and frequent patterns, and their memory.
+
+On a GPU, also with a tenth of the memory, on several GPUs, and with small pools of results. Indexes
+that do not fit are read from pinned memory alone, page by page, or cell by cell.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from benchmarks.papers.bench import Bench, Row
+import gdatalog as gd
+from benchmarks.columns import Array
+from benchmarks.graphs import Graph
+from benchmarks.papers.bench import Ask, Bench, brute
 from benchmarks.papers.frequent import mined
-from gdatalog.patterns import clique, named
+from benchmarks.papers.report import Row
+from gdatalog.patterns import Pattern, clique, named
 
 MATCHED = ("P1", "P4", "house")  # with four labels
 MINED = (("lab-citeseer", 3, 100), ("lab-citeseer", 4, 100), ("lab-yeast", 3, 100),
          ("lab-human", 3, 200), ("lab-wordnet", 3, 1000))  # fmt: skip
+# How indexes that do not fit are read: `host_indexes`, and whether pages may lie on the device.
+WAYS = {"pinned only": ("pages", False), "pages": ("pages", True), "cells": ("cells", True),
+        "as chosen": ("auto", True)}  # fmt: skip
+SHARE, SMALL_SHARE = 0.1, 0.5  # of the memory that a query holds
+DEVICES = ("cuda:0", "cuda:0,1", "cuda:0,1,2,3")
+INDEXES = "counted(count()) <- E(a, b), E(b, c), L(a, _), L(b, _), L(c, _). ?- counted(c)."
+POOLS = (1 << 12, 1 << 16, 1 << 22)  # rows
 
 
 def run(bench: Bench) -> Iterator[Row]:
     for graph in bench.graphs("ca-GrQc", "email-Enron"):
         with bench.database(graph) as db:
-            for size in (3, 4, 5):
-                yield bench.counted("GAMMA: k-cliques", clique(size), graph, db)
+            for pattern in cliques():
+                yield bench.counted("GAMMA: k-cliques", pattern, graph, db)
         labels = bench.labels(graph, 4)
         with bench.database(graph, labels) as db:
-            for name in MATCHED:
-                pattern = named(name)
-                told = pattern.labelled(
-                    {v: at % 4 for at, v in enumerate(sorted(pattern.vertices))}
-                )
-                yield bench.counted("GAMMA: subgraph matching", told, graph, db, labels)
-    for name, edges, support in MINED[:1] if bench.small else MINED:
+            for pattern in matched():
+                yield bench.counted("GAMMA: subgraph matching", pattern, graph, db, labels)
+    for name, edges, support in bench.few(MINED):
         yield mined(bench, "GAMMA: frequent patterns", name, edges, support)
+    if bench.on_gpu:
+        graph = bench.graph("ego-Twitter")
+        labels = bench.labels(graph, 4)
+        yield from _short(bench, graph, labels)
+        yield from _several(bench, graph, labels)
+        yield from _pools(bench, graph)
+
+
+def cliques() -> list[Pattern]:
+    return [clique(size) for size in (3, 4, 5)]
+
+
+def matched() -> list[Pattern]:
+    """Vertex i has label i modulo 4."""
+    found = []
+    for pattern in map(named, MATCHED):
+        told = {v: at % 4 for at, v in enumerate(sorted(pattern.vertices))}
+        found.append(pattern.labelled(told))
+    return found
+
+
+def _short(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
+    """In memory, and with a share of what the query held there."""
+    table = f"GAMMA: a {'half' if bench.small else 'tenth'} of the memory"
+    for pattern in bench.few([*cliques()[::-1], *matched()]):
+        told = labels if pattern.labels else None
+        text = f"{pattern.count_rule(head='counted')} ?- counted(c)."
+        with bench.database(graph, told) as db:
+            row, _ = _asked(bench, Row(table, f"{pattern.name}, {graph.name}, in memory"), db, text)
+            peak = 0 if row.trouble else db.profile(text).peak
+        yield _alike(bench, row, pattern, graph, told, None)
+        limit = max(1, int(peak * (SMALL_SHARE if bench.small else SHARE)))
+        for way, (indexes, pages) in WAYS.items() if peak else ():
+            with bench.database(graph, told, memory_limit=limit, pages=pages) as db:
+                db.workspace.force(host_indexes=indexes)
+                if bench.small:
+                    db.workspace.force(strategy="levelwise")
+                    db.workspace.chunk_rows = 64
+                mine = Row(table, f"{pattern.name}, {graph.name}, {way}")
+                mine, facts = _asked(bench, mine, db, text)
+            mine.more = {"limit MB": f"{limit / 1e6:.3g}", "ran": facts}
+            yield _alike(bench, mine, pattern, graph, told, row.answer)
+    name, edges, support = MINED[-1]
+    with bench.database(*bench.labelled(name)) as db:
+        limit = max(1, int(db.profile(INDEXES).peak * (SMALL_SHARE if bench.small else SHARE)))
+    for way, (indexes, pages) in bench.few(list(WAYS.items())):
+        more: dict[str, Any] = {"memory_limit": limit, "pages": pages}
+        yield mined(bench, table, name, edges, support, way, host_indexes=indexes, **more)
+
+
+def _asked(bench: Bench, row: Row, db: gd.Database, text: str) -> tuple[Row, str]:
+    """The row, and where the rules ran: in cells, pages, or on the CPU."""
+    found = bench.timed(row, db, lambda db: int(db.query(text).fetchall()[0][0]))
+    if found.trouble:
+        return found, ""
+    facts = [dict(node.facts) for node in db.profile(text).tree.find("rule")]
+    if any(each.get("device") == "cpu" for each in facts):
+        return found, "on the CPU"
+    ran = {
+        "cells": sum(int(each.get("cells that ran") or 0) for each in facts),
+        "MB copied": sum(int(each.get("bytes copied") or 0) for each in facts) / 1e6,
+        "MB read": sum(int(each.get("bytes read, by lists") or 0) for each in facts) / 1e6,
+        "MB of pages": sum(int(each.get("bytes copied to pages") or 0) for each in facts) / 1e6,
+    }
+    return found, ", ".join(f"{value:.3g} {name}" for name, value in ran.items() if value)
+
+
+def _alike(
+    bench: Bench, row: Row, pattern: Pattern, graph: Graph, labels: Array | None, expected: Any
+) -> Row:
+    """Rows count embeddings."""
+    if not row.trouble:
+        told = expected
+        if bench.small:
+            told = brute(pattern, graph, labels) * pattern.automorphisms
+        if told is not None:
+            bench.check(row, told, "brute force" if bench.small else "in memory")
+    return row
+
+
+def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
+    """On 1, 2 and 4 GPUs."""
+    expected: dict[str, Any] = {}
+    for device in DEVICES:
+        for pattern in bench.few([*cliques()[::-1], *matched()]):
+            told = labels if pattern.labels else None
+            row = Row("GAMMA: several GPUs", f"{pattern.name}, {graph.name}, {device}")
+            try:
+                with bench.database(graph, told, device=device) as db:
+                    count: Ask = lambda db, one=pattern: db.count(one)  # noqa: E731
+                    row = bench.timed(row, db, count)
+            except gd.DeviceError as reason:
+                row.trouble = str(reason).splitlines()[0]
+            if not row.trouble:
+                first = expected.setdefault(pattern.name, row.answer)
+                known = brute(pattern, graph, told) if bench.small else first
+                bench.check(row, known, "brute force" if bench.small else "one GPU")
+            yield row
+        name, edges, support = MINED[-1]
+        try:
+            yield mined(bench, "GAMMA: several GPUs", name, edges, support, device, device=device)
+        except gd.DeviceError as reason:
+            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=str(reason))
+
+
+def _pools(bench: Bench, graph: Graph) -> Iterator[Row]:
+    """Rows of results, written to pools of several sizes, which are drained when they are full."""
+    pattern = clique(3) if bench.small else clique(4)
+    expected = None
+    for rows in POOLS:
+        with bench.database(graph) as db:
+            db.workspace.force(strategy="lftj")
+            db.workspace.tune(pool_rows=rows, pool_rows_most=rows)
+            row = Row("GAMMA: the pool of results", f"{pattern.name}, {graph.name}, {rows:,} rows")
+            row = bench.timed(row, db, lambda db: len(db.match(pattern)))
+        if not row.trouble:
+            expected = expected or (brute(pattern, graph) if bench.small else row.answer)
+            bench.check(row, expected, "brute force" if bench.small else "each other")
+        yield row

@@ -1,4 +1,7 @@
-"""Kudu (Chen and Qian 2022): triangles, cliques, motifs, frequent patterns, and COST.
+"""Kudu (Chen and Qian 2021): triangles, cliques, motifs, frequent patterns, workers, and COST.
+
+On 1, 2 and 4 workers of this machine, a thread each, with a part of the rows: the bytes that came
+from other workers, and the share of the workers' time for which they waited for these.
 
 COST (McSherry et al. 2015): on how many threads a system is as fast as a loop on one. The loop is
 written by hand (`benchmarks/loops.py`), for Numba; where that is missing there is no such table.
@@ -6,20 +9,27 @@ written by hand (`benchmarks/loops.py`), for Numba; where that is missing there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
 
+import gdatalog as gd
 from benchmarks.graphs import Graph
 from benchmarks.machine import cores
 from benchmarks.measure import once
-from benchmarks.papers.bench import Bench, Row, brute
+from benchmarks.papers.bench import Ask, Bench, brute
 from benchmarks.papers.frequent import mined
+from benchmarks.papers.report import Row
+from benchmarks.patterns import KNOWN
 from benchmarks.sides import Loop
 from gdatalog.patterns import clique, graphlets
 
+CLIQUES = {3: "triangles", 4: "K4", 5: "K5"}
 LOOPS = {3: "merge", 4: "bitset", 5: "bitset"}
 MINED = (("lab-citeseer", 3, 50), ("lab-yeast", 3, 50))
+WORKERS = (1, 2, 4)
 
 
 def run(bench: Bench) -> Iterator[Row]:
@@ -39,8 +49,9 @@ def run(bench: Bench) -> Iterator[Row]:
                         row.trouble = "WRONG: cliques are counted otherwise"
                 yield row
         yield from _cost(bench, graph)
-    for name, edges, support in MINED[:1] if bench.small else MINED:
+    for name, edges, support in bench.few(MINED):
         yield mined(bench, "Kudu: frequent patterns", name, edges, support)
+    yield from _workers(bench, bench.graph("email-Enron"))
 
 
 def _motifs(graph: Graph, size: int) -> dict[str, int]:
@@ -52,6 +63,89 @@ def _motifs(graph: Graph, size: int) -> dict[str, int]:
         absent = tuple(pair for pair in pairs if pair not in edges)
         found[one.name] = brute(type(one)(one.name, one.edges, absent), graph)
     return found
+
+
+def _workers(bench: Bench, graph: Graph) -> Iterator[Row]:
+    if find_spec("distributed") is None:
+        return
+    from distributed import Client, LocalCluster
+
+    for number in WORKERS[1:2] if bench.small else WORKERS:
+        with (
+            LocalCluster(n_workers=number, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            client.wait_for_workers(number)
+            yield from _spread(bench, graph, client, f"{number} worker{'s' * (number > 1)}")
+
+
+def _spread(bench: Bench, graph: Graph, client: Any, name: str) -> Iterator[Row]:
+    how = "brute force" if bench.small else "known"
+    for size in (3,) if bench.small else (3, 4, 5):
+        pattern = clique(size)
+        known = brute(pattern, graph) if bench.small else KNOWN.get((graph.name, CLIQUES[size]))
+        ask: Ask = lambda db, one=pattern: db.count(one)  # noqa: E731
+        work = f"{pattern.name}, {graph.name}, {name}"
+        yield _asked(bench, work, graph, None, client, ask, known, how)
+    for size in (3,) if bench.small else (3, 4):
+        ask = lambda db, size=size: db.motifs(size)  # noqa: E731
+        known = _motifs(graph, size) if bench.small else None
+        work = f"{size}-motifs, {graph.name}, {name}"
+        yield _asked(bench, work, graph, None, client, ask, known, how)
+    labelled, edges, support = MINED[0]
+    graph, labels = bench.labelled(labelled)
+    edges, support = (1, 4) if bench.small else (edges, support)
+    with bench.database(graph, labels, device="cpu") as db:
+        known = None if bench.late else len(db.frequent(edges, support))
+    work = f"{graph.name}, up to {edges} edges, support {support}, {name}"
+    ask = lambda db: len(db.frequent(edges, support))  # noqa: E731
+    yield _asked(bench, work, graph, labels, client, ask, known, "one process")
+
+
+def _asked(
+    bench: Bench, work: str, graph: Graph, labels: Any, client: Any, ask: Ask, known: Any, how: str
+) -> Row:
+    """A row with what came from other workers when it was first asked."""
+    came: list[dict[str, str]] = []
+
+    def watched(db: gd.Database) -> Any:
+        if came:
+            return ask(db)
+        before, started = received(client), perf_counter()
+        answer = ask(db)
+        came.append(_between(before, received(client), perf_counter() - started))
+        return answer
+
+    with bench.database(graph, labels, cluster=client) as db:
+        db.workspace.force(spread="partition")
+        row = bench.timed(Row("Kudu: workers", work), db, watched)
+    row.grown, row.more = None, came[0] if came else {}  # memory is the workers'
+    if not row.trouble and known is not None:
+        bench.check(row, known, how)
+    return row
+
+
+def received(client: Any) -> list[tuple[int, float]]:
+    """What each worker has received from others so far: bytes, and the seconds that it took."""
+    return list(client.run(_received).values())
+
+
+def _received(dask_worker: Any) -> tuple[int, float]:
+    log = list(dask_worker.transfer_incoming_log)
+    return sum(each["total"] for each in log), sum(each["duration"] for each in log)
+
+
+def _between(
+    before: Sequence[tuple[int, float]], after: Sequence[tuple[int, float]], seconds: float
+) -> dict[str, str]:
+    """What came in that time, and the share of all workers' time for which they waited for it."""
+    bytes_, waited = (
+        sum(each[at] for each in after) - sum(each[at] for each in before) for at in (0, 1)
+    )
+    return {
+        "MB from others": f"{bytes_ / 1e6:.3g}",
+        "waited": f"{waited / max(1e-9, len(after) * seconds):.1%}",
+    }
 
 
 def _cost(bench: Bench, graph: Graph) -> Iterator[Row]:

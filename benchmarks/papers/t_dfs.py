@@ -1,48 +1,117 @@
-"""T-DFS (Yuan et al. 2024): P1 to P7 without labels and with 4, 8 and 16, and its time limit.
+"""T-DFS (Yuan et al. 2024): P1 to P11, P12 to P22 with labels, how work is shared, and stacks.
 
-Vertex i of a pattern has label i modulo their number; vertices of a graph have one at random. The
-time limit after which a task is split is a knob of depth-first kernels: `--device cuda`.
+P12 to P22 are P1 to P11 with labels: vertex i has label i modulo their number, the vertices of a
+graph have one at random. Depth-first kernels (`--device cuda`) share a task when other tiles are
+idle: each looks for that at an interval. The paper's time limit splits a task whether or not
+anybody waits. Stacks are the lists of a tile: whole, or short ones and longer ones that tiles
+borrow from a pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
-from benchmarks.papers.bench import Bench, Row
-from gdatalog.patterns import suite
+from benchmarks.graphs import Graph
+from benchmarks.papers.bench import Bench, brute
+from benchmarks.papers.report import Row
+from gdatalog.gpu_ops import launch, scratch
+from gdatalog.patterns import Pattern, suite
+from gdatalog.records import replace
 
-LABELS = (0, 4, 8, 16)
+LABELS = (0, 4, 8, 12, 16)
 MILLISECOND = 1_000_000
-LIMITS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLISECOND,
-          "100 ms": 100 * MILLISECOND, "never": -1}  # fmt: skip
+INTERVALS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLISECOND,
+             "100 ms": 100 * MILLISECOND, "at every chance": 0, "never": -1}  # fmt: skip
+SHARED = ("P2", "P3", "P6", "P7", "P8")  # enumerated
+SHARES = (1, 4, 16)  # of the memory of whole stacks
 
 
 def run(bench: Bench) -> Iterator[Row]:
     for graph in bench.graphs("wiki-Vote", "email-Enron"):
-        for number in LABELS[::2] if bench.small else LABELS:
+        for number in LABELS[:2] if bench.small else LABELS:
             labels = bench.labels(graph, number) if number else None
-            every = 3 if bench.small and number else 1
+            every = 4 if bench.small else 1
             with bench.database(graph, labels) as db:
-                for pattern in suite("t-dfs")[::every]:
-                    if number:
-                        names = sorted(pattern.vertices)
-                        told = {name: at % number for at, name in enumerate(names)}
-                        pattern = pattern.labelled(told)
+                for pattern in asked(number)[::every]:
                     table = f"T-DFS: {number or 'no'} labels"
                     yield bench.counted(table, pattern, graph, db, labels)
-        yield from _swept(bench, graph)
+        if bench.on_gpu:
+            yield from _sharing(bench, graph)
+            yield from _stacks(bench, graph)
 
 
-def _swept(bench: Bench, graph: Any) -> Iterator[Row]:
-    with bench.database(graph) as db:
-        if db.device == "cpu":
-            return
-        usual = db.settings.thresholds.tile_shares_after
-        db.workspace.force(algebra="never")
-        for pattern in suite("t-dfs")[1::5]:
-            for told, limit in LIMITS.items():
-                db.workspace.tune(tile_shares_after=limit)
-                row = Row("T-DFS: the time limit", f"{pattern.name}, {graph.name}, {told}")
-                yield bench.timed(row, db, lambda db, one=pattern: db.count(one))
-        db.workspace.tune(tile_shares_after=usual)
+def asked(number: int) -> list[Pattern]:
+    """The patterns by the paper's names, with so many labels or none."""
+    plain = suite("t-dfs")
+    if not number:
+        return list(plain)
+    found = []
+    for pattern, known in zip(plain, suite("t-dfs-labelled"), strict=True):
+        told = {name: at % number for at, name in enumerate(sorted(pattern.vertices))}
+        found.append(replace(pattern.labelled(told), name=known.name))
+    return found
+
+
+def _sharing(bench: Bench, graph: Graph) -> Iterator[Row]:
+    """Looking for idle tiles at intervals, and never."""
+    patterns = [one for one in suite("t-dfs") if one.name in bench.few(SHARED)]
+    for pattern in patterns:
+        expected = None
+        for told, interval in list(INTERVALS.items())[:: 5 if bench.small else 1]:
+            with bench.database(graph) as db:
+                db.workspace.force(algebra="never", strategy="lftj")
+                db.workspace.tune(tile_shares_after=interval)
+                work = f"{pattern.name}, {graph.name}, shared {told}"
+                row = Row("T-DFS: idle-driven sharing, by the interval of looks", work)
+                row = bench.timed(row, db, lambda db, one=pattern: db.count(one))
+            yield _alike(bench, row, pattern, graph, expected)
+            expected = row.answer if expected is None else expected
+
+
+def _stacks(bench: Bench, graph: Graph) -> Iterator[Row]:
+    """Whole lists for each tile, and a pool from which tiles borrow the longer ones."""
+    for pattern in [one for one in suite("t-dfs") if one.name in bench.few(SHARED)]:
+        expected = None
+        for share in SHARES:
+            with bench.database(graph) as db, stacks(share) as found:
+                db.workspace.force(algebra="never", strategy="lftj")
+                work = f"{pattern.name}, {graph.name}, 1/{share} of whole stacks"
+                row = Row("T-DFS: stacks", work)
+                row = bench.timed(row, db, lambda db, one=pattern: db.count(one))
+            if found:
+                classes = len(found[-1][1].classes)
+                row.more = {
+                    "stacks MB": f"{found[-1][0] / 1e6:.3g}",
+                    "tiles": f"{found[-1][1].tiles:,}",
+                    "lent lengths": str(classes or "whole"),
+                }
+            yield _alike(bench, row, pattern, graph, expected)
+            expected = row.answer if expected is None else expected
+
+
+@contextmanager
+def stacks(share: int) -> Iterator[list[tuple[int, scratch.Scratch]]]:
+    """Launches get this share of the memory that all tiles' whole stacks take, at the most. Gives
+    the bytes of each launch's stacks, and how they are laid out."""
+    found: list[tuple[int, scratch.Scratch]] = []
+
+    def laid_out(needs: Any, tiles: int, room: int) -> scratch.Scratch:
+        whole = sum(need.nbytes for need in needs) * tiles
+        made = scratch.laid_out(needs, tiles, max(1, min(room, whole // share)))
+        size = sum(need.width * made.length(need.name) for need in needs)
+        found.append((size, made))
+        return made
+
+    with patch.object(launch, "laid_out", laid_out):
+        yield found
+
+
+def _alike(bench: Bench, row: Row, pattern: Pattern, graph: Graph, expected: Any) -> Row:
+    if not row.trouble:
+        told = brute(pattern, graph) if bench.small else expected
+        if told is not None:
+            bench.check(row, told, "brute force" if bench.small else "the first")
+    return row

@@ -83,8 +83,9 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
         return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
-    seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
-    if nest.settings.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
+    cheap = nest.join.cost < nest.worth
+    seen = _looked.get((nest.join, nest.form), 0) if cheap and _looked else 0
+    if nest.settings.strategy == "auto" and seen <= allowed and cheap:
         if nest.at_hand(label):
             return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)

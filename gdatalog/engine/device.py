@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
@@ -26,6 +27,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
     from gdatalog.gpu_ops.transfers import Paged, Slices
     from gdatalog.printer.module import PrintedPlan
 
@@ -91,6 +93,14 @@ class Device(Protocol):
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them."""
+
+
 class Accelerator(Device, Protocol):
     """A device with a memory of its own."""
 
@@ -109,8 +119,15 @@ class Accelerator(Device, Protocol):
     def paged(self) -> Paged:
         """The place of the host's tries that are read page by page."""
 
+    def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
+        """The rounds of a fixpoint with these relations, without rules yet."""
+
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
+
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
+        """Loops prepared for runs over these tries; None if they take too much memory for that.
+        `has_run`: they have run over them, and are prepared if that is possible."""
 
 
 class AcceleratorGroup(Accelerator, Protocol):

@@ -26,7 +26,7 @@ from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
-from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, Sizes
+from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, RuleStatistics
 from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import uncollected
@@ -143,7 +143,7 @@ class StratumDraft:
         if plan is not None:
             return plan
         read: dict[str, Relation] = {}
-        sizes, looked = Sizes(), list[Looked]()
+        sizes, looked = RuleStatistics(), list[Looked]()
         for name in dict.fromkeys([atom.name for atom in atoms(rule)]):
             if self.grows(name):
                 arity = inputs.schemas[name].arity

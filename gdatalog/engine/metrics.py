@@ -7,7 +7,7 @@ row first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 
 import numpy as np
@@ -320,15 +320,17 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
+    def spending(self) -> AbstractContextManager[None]:
         """Within this context, a profile adds this thread's costs."""
-        before = time_spent() if self.lasting else self.costs
+        return self._adding_costs() if self.lasting else nullcontext()
+
+    @contextmanager
+    def _adding_costs(self) -> Iterator[None]:
+        before = time_spent()
         try:
             yield
         finally:
-            if self.lasting:
-                self.costs += time_spent() - before
+            self.costs += time_spent() - before
 
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -111,11 +111,14 @@ def _prepared(plan: StratumPlan, inputs: StratumInputs) -> PreparedPlan:
     return PreparedPlan(plan.root.prepare(inputs.context), makers_of_values(plan.stratum))
 
 
-@contextmanager
-def _temporary_files(makers: Sequence[CheckedRule], spill: Spill | None) -> Iterator[None]:
+def _temporary_files(
+    makers: Sequence[CheckedRule], spill: Spill | None
+) -> AbstractContextManager[object]:
     """Within this context, temporary files are limited further if rules make new values."""
-    if spill is None or not makers:
-        yield
-        return
-    with spill.growing(), placed(makers[0]):
+    return nullcontext() if spill is None or not makers else _growing(makers[0], spill)
+
+
+@contextmanager
+def _growing(maker: CheckedRule, spill: Spill) -> Iterator[None]:
+    with spill.growing(), placed(maker):
         yield

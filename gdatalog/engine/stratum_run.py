@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from gdatalog.account import RAISE, spending, time_spent
-from gdatalog.cancellation import cancellable
+from gdatalog.cancellation import LATE, cancellable
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
@@ -57,6 +57,7 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+        self._record: StratumMetrics | None = None
         self._distinct: dict[int, bool] = {}  # whether scanned rows were, by id of the join
 
     @cached_property
@@ -88,12 +89,13 @@ class StratumRun:
         """The relations as users call them, for progress reports."""
         return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
 
-    @cached_property
+    @property
     def record(self) -> StratumMetrics:
         """Its metrics, from the first rule on."""
-        metrics = self.context.metrics.begun(self.stratum, self.context.limits)
-        metrics.plans = self.of.every
-        return metrics
+        if self._record is None:
+            self._record = self.context.metrics.begun(self.stratum, self.context.limits)
+            self._record.plans = self.of.every
+        return self._record
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
@@ -146,13 +148,11 @@ class StratumRun:
         table = self.tables[name]
         if not parts:
             new = table.add((), 0)
+        elif self.context.device is not CPU or found + sum(map(count_of, parts)) < LATE:
+            new = table.add(*union_rows(parts, self.ops))
         else:
-
-            def added() -> Relation:
-                return table.add(*union_rows(parts, self.ops))
-
             count = found + sum(map(count_of, parts))
-            new = cancellable(count, added) if self.context.device is CPU else added()
+            new = cancellable(count, lambda: table.add(*union_rows(parts, self.ops)))
         if self.context.metrics.lasting and (parts or not found):
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -240,7 +240,8 @@ class StratumRun:
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
-                trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
+                relation, tell = self.inputs.relation, self._record_index
+                trie_of = semi_joined(join, trie_of, relation, context, tell)
         with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
             sources = Sources(trie_of, self.rows_of, self._once)
             on_host = Sources(
@@ -283,9 +284,6 @@ class StratumRun:
         """Whether a rule reads no growing relation."""
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
-
-    def _finished(self, ref: TrieRef) -> Relation | None:
-        return None if self.grows(ref.relation) else self.inputs.relation(ref.relation)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
         """The rows that a join starts from, in any order: the delta of a relation, or the columns

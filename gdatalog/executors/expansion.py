@@ -245,7 +245,9 @@ class FrontierExpansion:
         if step.reuse is None:
             return None, ()
         variable = step.reuse.variable
-        level = next((above for above in frontier.above() if above.level == variable), None)
+        level: Frontier | None = frontier
+        while level is not None and level.level != variable:
+            level = level.parent
         if level is None or not level.whole:
             return None, ()
         assert level.rows is not None

@@ -38,13 +38,14 @@ from gdatalog.gpu_ops.virtual_pages import (
 from gdatalog.records import dataclass
 from gdatalog.threads import begun
 
-# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing.
-# Then it sleeps between polls, without the interpreter's lock: for 1/SHARE of the time that it has
-# waited, at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
-BUSY, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.00002, 0.01, 16  # seconds
+# A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
+# until AWAKE seconds it gives the interpreter's lock to other threads. Then it sleeps between
+# polls for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE. A driver
+# that must not spin sleeps from the start.
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
-PINNED = 1 << 16
+PINNED = 1 << 19
 MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
@@ -150,7 +151,7 @@ class CupyDriver:
         made: dict[str, CupyKernel] = {}
         for name in names:
             function = module.get_function(name)
-            made[name] = CupyKernel(self._cupy.cuda, function, f"{name}, of `{label}`", self._fit)
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self._cupy.cuda)
         return made
 
     def scan(self, array: Any) -> None:
@@ -227,6 +228,18 @@ class CupyDriver:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self._cupy.get_default_memory_pool().free_all_blocks()
 
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """The launches of a function as a CUDA graph, which is launched as one. The function has
+        run before, and its arguments stay; it does not wait."""
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+        with explaining_failure("a graph of kernels"), stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                graph = stream.end_capture()
+        return lambda: graph.launch(self._cupy.cuda.get_current_stream())
+
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
@@ -261,8 +274,10 @@ class CupyDriver:
                     if asked is None:
                         poll()
                     waited = perf_counter() - started
-                    if waited > BUSY or not self.spins:
+                    if waited > AWAKE or not self.spins:
                         sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
+                    elif waited > BUSY:
+                        sleep(0)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
@@ -295,6 +310,12 @@ class CupyDriver:
             parts.append((array, mine.bytes[at : at + size]))
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
+
+    def write(self, array: Any, values: Any) -> None:
+        """Writes a few values of the host to an array, before later kernels."""
+        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
+        to = runtime.memcpyHostToDevice  # CUDA has read the host's memory when it returns
+        runtime.memcpyAsync(array.data.ptr, values.ctypes.data, values.nbytes, to, stream)
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for

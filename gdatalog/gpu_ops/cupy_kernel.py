@@ -39,63 +39,76 @@ class Resources:
     shared: int
 
 
-class PackedArguments(tuple[Any, ...]):
-    """A kernel's arguments, as CuPy takes them."""
+class PackedArguments:
+    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
+    them. They keep the arrays alive."""
 
-    __slots__ = ()
+    __slots__ = ("_arrays", "_places", "_words", "address")
+
+    def __init__(self, args: Sequence[Any], gaps: bool) -> None:
+        self._arrays = args
+        words = [_word(value, gaps) for value in args]
+        self._words = np.array(words or [0], dtype=np.uint64)
+        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
+        self._places = places + np.uint64(self._words.ctypes.data)
+        self.address = int(self._places.ctypes.data)
 
 
 class CupyKernel:
     """A compiled kernel. `function`: CuPy's Function; `occupancy`: how many blocks of so many
-    threads the device runs at once."""
+    threads the device runs at once; `cuda`: CuPy's module."""
 
     def __init__(
-        self, cuda: Any, function: Any, name: str, occupancy: Callable[[int, int], int]
+        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
     ) -> None:
-        self._cuda = cuda
-        self._function = function
+        self._function = function  # keeps the module
         self._name = name
+        self._pointer = function.ptr
+        self._cuda = cuda
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
 
     @property
     def resources(self) -> Resources:
         found = [
-            self._cuda.driver.funcGetAttribute(attribute, self._function.ptr)
+            self._cuda.driver.funcGetAttribute(attribute, self._pointer)
             for attribute in (_REGISTERS, _LOCAL, _SHARED)
         ]
         return Resources(*found)
 
-    def packed(self, args: Sequence[Any]) -> PackedArguments:
-        """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
-        return PackedArguments(map(_argument, args))
+    def packed(self, args: Sequence[Any], gaps: bool = False) -> PackedArguments:
+        """Arguments for any number of launches: arrays, ints (64 bits) and floats. `gaps`: whether
+        arrays may have gaps between their entries."""
+        return PackedArguments(args, gaps)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
         """Launches `blocks` blocks of `threads` threads."""
         if blocks <= 0:
-            return
-        if not isinstance(args, PackedArguments):
-            args = self.packed(args)
+            return  # CUDA would refuse it
+        packed = args if isinstance(args, PackedArguments) else self.packed(args)
+        cuda = self._cuda
         with explaining_failure(self._name):
-            self._function((blocks,), (threads,), args)
+            stream = cuda.get_current_stream().ptr
+            size = blocks, 1, 1, threads, 1, 1, 0
+            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
         found = self._resident.get(threads)
         if found is None:
-            found = self._resident[threads] = self._occupancy(self._function.ptr, threads)
+            found = self._resident[threads] = self._occupancy(self._pointer, threads)
         return found
 
 
-def _argument(value: Any) -> Any:
-    """Arrays as they are; numbers as 64 bits, which kernels expect."""
+def _word(value: Any, gaps: bool) -> int:
+    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
     if isinstance(value, (int, np.integer)):
-        return np.int64(value)
+        return int(value) % (1 << 64)
     if isinstance(value, (float, np.floating)):
-        return np.float64(value)
-    if not value.flags.c_contiguous:
+        return int(np.float64(value).view(np.uint64))
+    if not gaps and not value.flags.c_contiguous:
         raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return value
+    return int(value.data.ptr)
 
 
 def bare(source: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import spending
-from gdatalog.gpu_ops.cupy_kernel import CupyKernel, PackedArguments
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
 
 Array = Any  # a device array
@@ -72,8 +72,7 @@ class Elementwise:
             else:
                 given[at], mode = _bits(value, real), _NUMBER
             what |= mode << _MODES[at]
-        args = PackedArguments([out, *arrays, *map(np.int64, (what, *given, size))])
-        self._launch("apply", size, args)
+        self._launch("apply", size, [out, *arrays, what, *given, size])
 
     def reduced(self, name: str, values: Array, common: np.dtype[Any]) -> Array:
         """The sum ("add"), the "minimum" or the "maximum", as an array of one 64-bit entry."""
@@ -82,8 +81,7 @@ class Elementwise:
             blocks = min(MOST_PARTS, -(-left.size // TILE))
             found = xp.empty(blocks, dtype=common)
             what = _CODES[name] | _flags(common) | _KINDS[left.dtype] << _OPERANDS[0]
-            args = PackedArguments([found, left, np.int64(what), np.int64(left.size)])
-            self._kernel("reduce").launch(blocks, THREADS, args)
+            self._kernel("reduce").launch(blocks, THREADS, [found, left, what, left.size])
             if blocks == 1:
                 return found
             left = found
@@ -95,14 +93,12 @@ class Elementwise:
         common = np.promote_types(among.dtype, values.dtype)
         kinds = _KINDS[among.dtype] << _OPERANDS[0] | _KINDS[values.dtype] << _OPERANDS[1]
         numbers = _flags(common) | kinds, int(after_equal), among.size, values.size
-        args = PackedArguments([out, among, values, *map(np.int64, numbers)])
-        self._launch("search", values.size, args)
+        self._launch("search", values.size, [out, among, values, *numbers])
 
     def survivors(self, mask: Array, found: Array, state: Array) -> None:
         """Writes the indices of the entries that are not 0, and their number to `state[1]`."""
         what = _KINDS[mask.dtype] << _OPERANDS[0] | _KINDS[found.dtype] << _OUT
-        args = PackedArguments([mask, found, state, np.int64(what), np.int64(mask.size)])
-        self._launch("survivors", mask.size, args)
+        self._launch("survivors", mask.size, [mask, found, state, what, mask.size])
 
     def real(self, name: str, out: Array, a: Array, b: Array) -> None:
         """A function of doubles that takes long to compile."""
@@ -112,7 +108,8 @@ class Elementwise:
 
     def _launch(self, name: str, size: int, args: Sequence[Any]) -> None:
         kernel = self._kernel(name)
-        kernel.launch(max(1, min(-(-size // TILE), kernel.resident(THREADS))), THREADS, args)
+        blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
+        kernel.launch(blocks, THREADS, kernel.packed(args, gaps=True))
 
     def _kernel(self, name: str) -> CupyKernel:
         if name not in self._kernels:

@@ -37,6 +37,15 @@ class Kernels:
         self.driver = driver
         self._known: dict[tuple[str, str], CupyKernel] = {}
 
+    def kernel(self, text: str, name: str) -> CupyKernel:
+        """The kernel of a source with its types."""
+        kernel = self._known.get((text, name))
+        if kernel is None:
+            with spending("compiling"):
+                kernel = self.driver.kernels(whole(text), [name], f"the kernel {name}")[name]
+            self._known[text, name] = kernel
+        return kernel
+
     def launch(
         self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
     ) -> None:
@@ -45,11 +54,6 @@ class Kernels:
         `types` defines the names of types that the source does not define.
         """
         lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
-        key = "".join([*lines, text]), name
-        kernel = self._known.get(key)
-        if kernel is None:
-            with spending("compiling"):
-                kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
-            self._known[key] = kernel
+        kernel = self.kernel("".join([*lines, text]), name)
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)

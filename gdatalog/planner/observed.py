@@ -150,6 +150,8 @@ def _without_codes(size: Any, answer: object) -> object:
 
 def _recorded(answer: object, estimated: bool = False) -> Answer:
     """What stands for an answer: the same in each process."""
+    if type(answer) is int or type(answer) is bool:
+        return (hash((type(answer) is bool, answer)),) if not estimated else (0, answer)
     if isinstance(answer, Assumed):
         known = answer.rows, answer.values, answer.arity, answer.balanced, answer.each is None
         return hash((*known, *sorted(answer.rises))), *(answer.each or ())
@@ -216,6 +218,7 @@ class ObservedStatistics:
         self._known: dict[Question, Any] = {}
         self.assumed = False
         self.codes = bool(of.codes)
+        self._many = of.rows > SAMPLE
 
     def forget(self) -> None:
         """Forgets the answers, so that questions are noted again."""
@@ -226,9 +229,7 @@ class ObservedStatistics:
     def _ask(self, question: Question) -> Any:
         what, *args = question
         answer = self._known[question] = getattr(self._of, what)(*args)
-        estimated = what in _ESTIMATED or what in _BY_KEY
-        estimated = estimated and _estimates(self._of, what)
-        self._observed.note((*self._key, *question), answer, estimated)
+        self._observed.note((*self._key, *question), answer, self._many and what in _ESTIMATED)
         return answer
 
     def __getattr__(self, what: str) -> Any:

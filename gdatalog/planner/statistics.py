@@ -162,7 +162,7 @@ RelationStatistics = RowStatistics | Assumed | Alike
 Statistics = Callable[[str, Version], RelationStatistics]
 
 
-class Sizes:
+class RuleStatistics:
     """The statistics of the relations that a rule reads: of all rows, and of a round's new ones."""
 
     def __init__(self) -> None:

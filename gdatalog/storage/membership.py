@@ -71,9 +71,12 @@ def _place_of(among: Columns, row: Sequence[int]) -> tuple[int, bool]:
         if column.dtype == np.int32 and not INT32_MIN <= key <= INT32_MAX:
             return (low if key < 0 else high), False
         part, wanted = column[low:high], column.dtype.type(key)
-        high = low + int(part.searchsorted(wanted, "right"))
         low += int(part.searchsorted(wanted, "left"))
-    return low, low < high
+        if low == high or column[low] != wanted:
+            return low, False
+        if column is not among[-1]:
+            high -= len(part) - int(part.searchsorted(wanted, "right"))
+    return low, True
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:

@@ -88,7 +88,7 @@ class HostKernel:
     def resident(self, threads: int) -> int:
         return self.driver.blocks
 
-    def packed(self, args: Sequence[Any]) -> Sequence[Any]:
+    def packed(self, args: Sequence[Any], gaps: bool = False) -> Sequence[Any]:
         return args
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
@@ -313,7 +313,7 @@ class HostDriver:
         self.polls = 0
         self.pending: list[Queued] = []
         # What the last launch did, and how many there were.
-        self.launches = 0
+        self.launches = self.recordings = 0
         self.passed = self.switches = 0
         self.copies = HostCopies(self, seed)
         self.virtual = pages.HostMemory(PAGE)
@@ -409,6 +409,9 @@ class HostDriver:
     def fetched(self, array: Any) -> Any:
         return array.get()
 
+    def write(self, array: Any, values: Any) -> None:
+        array.set(values)
+
     def free_memory(self) -> int:
         return self.memory
 
@@ -432,6 +435,10 @@ class HostDriver:
             run(poll)
             if run is last:
                 break
+
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        self.recordings += 1
+        return launch
 
     def reading(self, arrays: Sequence[Any]) -> HostReading:
         found: list[Any] = []

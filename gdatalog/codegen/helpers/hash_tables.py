@@ -8,7 +8,8 @@ A full list moves to a place of twice the capacity, and its old place is reused 
 child of each pair.
 
 `counts` has the number of children, how much of the array is used, and for each capacity the first
-free place plus 1; a free place holds the next one.
+free place plus 1; a free place holds the next one. Two entries are for functions that add: how many
+of the rows were added before, and the value at which the index of a dense root starts.
 
 Functions that add return the number of rows that they have added: all, or fewer if an array is
 full.
@@ -32,7 +33,7 @@ from gdatalog.codegen.helpers import at, compare_swap, load, put
 from gdatalog.codegen.helpers.bits import trailing_zeros
 from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
-CHILDREN, TAKEN, FREE = 0, 1, 2  # the entries of `counts`
+CHILDREN, TAKEN, FREE, ADDED, LOW = 0, 1, 2, 34, 35  # the entries of `counts`
 
 GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -122,19 +123,17 @@ def add_to_list(
 @part
 def add_indexed(
     column: Array,
-    low: int,
     index: Array,
-    lo: int,
-    hi: int,
     spans: Array,
     values: Array,
     below: Array,
     counts: Array,
     out: Array,
 ) -> int:
-    """Adds a column's values to the root, whose `index` has the children by value, from `low` on.
-    Stores the child of each row in `out`."""
-    for i in range(lo, hi):
+    """Adds a column's values to the root, whose `index` has the children by value. Stores the child
+    of each row in `out`."""
+    low = at(counts, LOW)
+    for i in range(at(counts, ADDED), len(column)):
         value = at(column, i)
         place = value - low
         if place < 0 or place >= len(index):
@@ -147,15 +146,13 @@ def add_indexed(
             put(index, place, child)
             put(counts, CHILDREN, child + 1)
         put(out, i, child)
-    return hi
+    return len(column)
 
 
 @part
 def add_children(
     column: Array,
     parents: Array,
-    lo: int,
-    hi: int,
     keys: Array,
     ids: Array,
     spans: Array,
@@ -166,7 +163,7 @@ def add_children(
 ) -> int:
     """Adds a column's values to the nodes of `parents`, each once. Stores the child of each row in
     `out`, except on the last level, which has no `ids`."""
-    for i in range(lo, hi):
+    for i in range(at(counts, ADDED), len(column)):
         node, value = at(parents, i), at(column, i)
         pair = pair_of(node, value)
         place = slot_of_pair(keys, pair)
@@ -182,15 +179,13 @@ def add_children(
                 put(ids, place, child)
         if len(ids) > 0:
             put(out, i, at(ids, place))
-    return hi
+    return len(column)
 
 
 @part
 def add_different(
     column: Array,
     parents: Array,
-    lo: int,
-    hi: int,
     spans: Array,
     values: Array,
     below: Array,
@@ -198,10 +193,10 @@ def add_different(
 ) -> int:
     """Adds a column's values to nodes of the last level, without looking them up: the rows must be
     distinct."""
-    for i in range(lo, hi):
+    for i in range(at(counts, ADDED), len(column)):
         if not add_to_list(spans, at(parents, i), values, below, counts, at(column, i), 0):
             return i
-    return hi
+    return len(column)
 
 
 @part

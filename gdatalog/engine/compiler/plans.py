@@ -122,10 +122,6 @@ class Plans:
         plans.append((plan, _held(made_of), tuple(looked)))
         del plans[:-SIMILAR]
 
-    def by_values(self, plans: Collection[RulePlan]) -> bool:
-        """Whether values of parameters decided one of these plans."""
-        return bool(self.looked_at(plans))
-
     def looked_at(self, plans: Collection[RulePlan]) -> tuple[Looked, ...]:
         """The selectivity of parameters that decided these plans."""
         every = (plan for _, found in list(self._found.values()) for plan in found)

@@ -22,9 +22,9 @@ SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
 
 _LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
 _TYPES = {
-    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
-    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
-    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
+    "add_indexed": ("i32[]", "i32[]", *_LISTS, "i32[]"),
+    "add_children": ("i32[]", "i32[]", "i64[]", "i32[]", *_LISTS, "i32[]"),
+    "add_different": ("i32[]", "i32[]", *_LISTS),
     "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
     "add_keys": ("i64[]", "i64", "i64[]", "i64", "i64", "bool[]"),
     "move_keys": ("i64[]", "i64", "i64", "i64[]", "i64"),

@@ -140,8 +140,10 @@ class Maintenance(Rounds):
                         for name, table in self.tables.items():
                             if table.came > max(when.least, self.since.known[name].at_most):
                                 return when
+                    if not self.stratum.recursive:
+                        break
                     derived = {}
-                    for rule in self.stratum.rules if self.stratum.recursive else ():
+                    for rule in self.stratum.rules:
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
                     new = {name: delta.length for name, delta in self.deltas.items()}
                     rounds.append(self._ended(len(rounds) + 1, new))

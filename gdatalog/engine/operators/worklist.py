@@ -1,7 +1,7 @@
 """`Worklist`: one compiled worklist follows row after row, without rounds.
 
 It is a partitioned fixpoint whose rows have an additional key with a single value. It pays for
-linear recursion of many small rounds (`planner/rewrite/linear_recursion.py`).
+linear recursion of many small rounds (`planner/rewrite/worklist_key.py`).
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_tests import COMPARE, mask
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieName
 
@@ -85,7 +86,8 @@ class IndexLookup:
             if trie is not None:
                 rows = self.rows(trie, scope, limits, limit, row)
             elif number and part.at_most <= COMPARED:
-                rows = self._among(part, ref, scope, limits, row)
+                limits.looked += part.at_most
+                rows = self._among(part, ref, scope, row)
             else:
                 return None
             if rows is None:
@@ -94,22 +96,23 @@ class IndexLookup:
                 found.append(rows)
         return found
 
-    def _among(
-        self, part: Relation, ref: TrieRef, scope: Scope, limits: Limits, row: Row
-    ) -> Found | None:
+    def _among(self, part: Relation, ref: TrieRef, scope: Scope, row: Row) -> Found | None:
         """The rows of a small part, found without an index; None if they may have duplicates."""
         if len(ref.columns) < len(part.types):
             return None
         columns = part.rows
-        limits.look(len(columns[0]))
-        keep = mask(columns, ref.tests) if ref.tests else np.ones(len(columns[0]), dtype=np.bool_)
         levels = [columns[at] for at in ref.columns]
-        for level, key in zip(levels, self.keys, strict=False):
+        keep: Array = levels[0] == _value(self.keys[0], scope, row)
+        for level, key in zip(levels[1:], self.keys[1:], strict=False):
             keep &= level == _value(key, scope, row)
+        if ref.tests:
+            keep &= mask(columns, ref.tests)
         below = levels[len(self.keys) :]
         for op, bound in self.cuts:
             keep &= COMPARE[op](below[0], _value(bound, scope, row))
-        kept = np.flatnonzero(keep)
+        (kept,) = keep.nonzero()
+        if not len(kept):
+            return (), 0
         return self._columns([level[kept] for level in below], len(kept), scope, row), len(kept)
 
     def rows(
@@ -173,7 +176,9 @@ class IndexLookup:
             if isinstance(place, int):
                 found.append(columns[place].copy())
             else:
-                found.append(narrow(np.full(count, _value(place, scope, row), dtype=np.int64)))
+                value = _value(place, scope, row)
+                kind = np.int32 if INT32_MIN <= value <= INT32_MAX else np.int64
+                found.append(np.full(count, value, dtype=kind))
         return tuple(found)
 
 

@@ -1,0 +1,139 @@
+"""The tables as a page: runs of papers, which replace their predecessors only, and their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import Facts, named, rough
+
+PAPERS = {
+    "wu": "Wu et al. (2014)",
+    "cuts": "cuTS (2021)",
+    "t_dfs": "T-DFS (2024)",
+    "gamma": "GAMMA (2024)",
+    "kudu": "Kudu (2021)",
+}
+RESULTS = "results.json"
+_HEAD = """# The tables of papers
+
+The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
+machine. [Papers](../../internals/papers.md) says which table of a paper each stands for, and what
+stands in for what is not here. Times of the papers are of other machines, and are not here.
+
+*cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
+of the runs after that; *kernels*: how long kernels of a GPU ran during that, by its own clocks.
+*MiB*: by how much memory (a GPU's, where one ran) grew at the most, while it was first asked.
+*checked by*: the second way by which the count was found; "enumeration" is the same engine without
+sums of simpler counts, "the CPU" its run there.
+"""
+
+
+@dataclass(slots=True)
+class Row:
+    """A piece of work. `cold` has planning, compilation and indexes; `grown`: bytes of memory."""
+
+    table: str
+    work: str
+    answer: Any = None
+    checked: str = ""  # how
+    cold: float | None = None
+    warm: float | None = None
+    kernels: float | None = None
+    grown: int | None = None
+    more: dict[str, str] = field(default_factory=dict)  # columns of this table alone
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a command measured of one paper. `kind`: of the device, "cpu" or "cuda"."""
+
+    paper: str
+    kind: str
+    command: str
+    cap: float
+    machine: Facts
+    rows: Sequence[Row]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return list(PAPERS).index(self.paper), self.kind
+
+
+def read(folder: Path) -> list[Run]:
+    """The runs that a folder has."""
+    path = folder / RESULTS
+    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return [Run(**{**run, "rows": [Row(**row) for row in run["rows"]]}) for run in told]
+
+
+def merged(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
+    """In the order of the papers; a new run replaces that of the same paper and kind of device."""
+    runs = {run.key: run for run in (*earlier, *new)}
+    return [runs[key] for key in sorted(runs)]
+
+
+def write(folder: Path, runs: Sequence[Run]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    told = json.dumps([asdict(run) for run in runs], indent=1)
+    (folder / RESULTS).write_text(told + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(page(runs), encoding="utf-8")
+
+
+def page(runs: Sequence[Run]) -> str:
+    lines = [_HEAD.rstrip()]
+    for run in runs:
+        on = run.machine.get("GPU") if run.kind != "cpu" else None
+        where = f"{on}, {named(run.machine)}" if on else named(run.machine)
+        lines.append(f"\n## {PAPERS[run.paper]}, on {run.kind}\n")
+        lines.append(f"`{run.command}`, on {where}. Runs were stopped after {run.cap:g} s.\n")
+        lines += [rough(run.machine)] if rough(run.machine) else []
+        lines.append(", ".join(f"{key}: {value}" for key, value in run.machine.items()) + ".")
+        lines += tables(run.rows)
+    return "\n".join(lines) + "\n"
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """A table for each name of one."""
+    for table in dict.fromkeys(row.table for row in rows):
+        mine = [row for row in rows if row.table == table]
+        cells = [_cells(row) for row in mine]
+        more = dict.fromkeys(name for row in mine for name in row.more)
+        times = ("cold s", "warm ms", "kernels ms", "MiB")
+        every = ["work", "answer", "checked by", *more, *times]
+        names = [name for name in every if any(one.get(name) for one in cells)]
+        yield f"\n### {table}\n"
+        yield f"| {' | '.join(names)} |"
+        yield f"| --- |{' ---: |' * (len(names) - 1)}"
+        for one in cells:
+            yield f"| {' | '.join(one.get(name, '') for name in names)} |"
+
+
+def _cells(row: Row) -> dict[str, str]:
+    told = f"{row.answer:,}" if isinstance(row.answer, int) else str(row.answer or "")
+    return {
+        "work": row.work,
+        "answer": row.trouble or told,
+        "checked by": row.checked,
+        **row.more,
+        "cold s": "" if row.cold is None else f"{row.cold:.3g}",
+        "warm ms": _ms(row.warm),
+        "kernels ms": _ms(row.kernels),
+        "MiB": "" if row.grown is None else f"{row.grown / 2**20:,.0f}",
+    }
+
+
+def _ms(seconds: float | None) -> str:
+    """Three digits.
+
+    >>> _ms(0.00012345), _ms(1.5), _ms(None)
+    ('0.123', '1,500', '')
+    """
+    if seconds is None:
+        return ""
+    value = 1e3 * seconds
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

@@ -1,0 +1,180 @@
+"""`LaunchedRule`: a rule whose loops are prepared on a device, for a query that is asked again.
+
+It holds no indexes, so that the device can drop them: then the loops are gone, and the rule runs as
+it did the first time. If the rows are few, they come with the end of the launch, and the CPU does
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gdatalog.calls import Block, LoopRun
+from gdatalog.engine.choose import choose
+from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
+from gdatalog.engine.derived import Derived, DistinctBlocks, laid
+from gdatalog.engine.device import Accelerator, PreparedLoops
+from gdatalog.engine.exact_counts import scanned
+from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.rules.operator import Refusal
+from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.signed_sum import COUNT, Sum
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.effects import all_steps, one_row_each
+from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan, Tally, TrieRef
+from gdatalog.records import dataclass
+from gdatalog.storage.on_device import is_on_host
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+
+@dataclass(slots=True, eq=False)
+class LaunchedJoin:
+    """A join of this form, with its `loops`; or, without any, the number of its bindings."""
+
+    join: JoinPlan
+    form: Form
+    loops: PreparedLoops | None
+    count: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class LaunchedRule:
+    plan: RulePlan
+    joins: Sequence[LaunchedJoin]
+
+    def run(self, context: ExecutionContext) -> Derived | Refusal | None:
+        """The rows that the rule derives; None if its loops are gone."""
+        found: list[list[Block]] = []
+        for each in self.joins:
+            blocks = [] if each.loops is None else each.loops.blocks(context.scope, context.limits)
+            if blocks is None:
+                return None
+            found.append(blocks)
+        if self.plan.terms:
+            inputs = RuleInputs(NO_SOURCES, context)
+            counts = [_count(each, blocks) for each, blocks in zip(self.joins, found, strict=True)]
+            return _LaunchedSum(self.plan, inputs, counts).rows()
+        (join,), (blocks,) = self.joins, found
+        if all(is_on_host(column) for block in blocks for column in block):
+            metrics, settings = context.metrics, context.settings
+            context = ExecutionContext(context.limits, context.scope, metrics, settings)
+        else:
+            blocks = [laid(block, context.device.ops) for block in blocks]
+        inputs = RuleInputs(NO_SOURCES, context)
+        return rows_of(self.plan, inputs, _LaunchedJoins(inputs, join, blocks))
+
+
+def launched(
+    plan: RulePlan, relation: Callable[[str], Relation], context: ExecutionContext, label: str
+) -> LaunchedRule | None:
+    """Prepares the loops of a rule that has run on a device; None if its joins need more than a
+    launch each, or do not run depth-first."""
+    device = context.device.accelerator
+    if device is None or len(device.members) > 1 or not _launches(plan, device):
+        return None
+    if too_large([plan.otherwise or plan], relation, context):
+        return None
+
+    def trie_of(ref: TrieRef) -> Trie:
+        return device.trie(relation(ref.relation), ref)
+
+    joins = []
+    for join in plan.joins:
+        made = _prepared(plan, join, device, Sources(trie_of), context, label)
+        if made is None:
+            return None
+        joins.append(made)
+    return LaunchedRule(plan, joins)
+
+
+def _launches(plan: RulePlan, device: Accelerator) -> bool:
+    """Whether a rule is one join, or a sum of joins that only count."""
+    if plan.left is not None or plan.within or device.refuses(plan) is not None:
+        return False
+    if any(j.given or any(isinstance(s, Tally) for s in all_steps(j.steps)) for j in plan.joins):
+        return False
+    if not plan.terms:  # without columns one witness is enough
+        return len(plan.joins) == 1 and bool(plan.gathers or plan.head)
+    by_group = plan.keys or [gather.kind for gather in plan.gathers] != ["count"]
+    return not by_group and not any(term.table or term.images for term in plan.terms)
+
+
+def _prepared(
+    plan: RulePlan,
+    join: JoinPlan,
+    device: Accelerator,
+    sources: Sources,
+    context: ExecutionContext,
+    label: str,
+) -> LaunchedJoin | None:
+    form = Form(join.outputs)
+    if plan.gathers:
+        form = form_of_bag((), COUNT) if plan.terms else form_of_bag(plan.keys, plan.gathers)
+    nest = JoinNest(join, form, sources, context)
+    limits, settings = context.limits, context.settings
+    if plan.terms:
+        count = scanned(join, nest.tries, limits)
+        if count is not None:
+            return LaunchedJoin(join, form, None, count)
+    if nest.reason is not None:
+        return None
+    has_run = not choose(nest, label).breadth_first
+    if not has_run and not (settings.strategy == "auto" and device.loops_soon(nest.plain, label)):
+        return None
+    run = LoopRun(nest.plain, nest.tries, context.scope, limits, label, settings, {}, join.cost)
+    loops = device.prepared(run, has_run)
+    return None if loops is None else LaunchedJoin(join, form, loops)
+
+
+def _count(each: LaunchedJoin, blocks: Sequence[Block]) -> int:
+    """The number of a join's bindings."""
+    found = sum(int(count) for block in blocks for count in block[-1])
+    return each.count if each.loops is None else found * each.join.orbit
+
+
+def _nothing(ref: TrieRef) -> Trie:
+    raise AssertionError("a launch has its indexes")
+
+
+NO_SOURCES = Sources(_nothing)
+
+
+class _LaunchedSum(Sum):
+    """A sum whose terms are `counts`."""
+
+    def __init__(self, plan: RulePlan, inputs: RuleInputs, counts: Sequence[int]) -> None:
+        super().__init__(plan, inputs)
+        self.counts = counts
+
+    def _count(self, number: int) -> int:
+        return self.counts[number]
+
+
+@dataclass(slots=True)
+class _LaunchedJoins:
+    """The only join of a rule, whose loops have given `blocks`."""
+
+    inputs: RuleInputs
+    of: LaunchedJoin
+    blocks: list[Block]
+
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
+        inputs, thresholds = self.inputs, self.inputs.context.thresholds
+        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds)
+
+    def into_set(self, number: int, sink: RowSet) -> None:
+        sink.outputs = self.of.join.outputs
+        sink.add_blocks(self.blocks)
+
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        give_bag(self.of, gathering, self.blocks)
+        return gathering
+
+    def distinct(self, sink: RowSet) -> Derived:
+        if one_row_each(self.of.join):
+            return DistinctBlocks(self.blocks, sum(len(block[0]) for block in self.blocks))
+        self.into_set(0, sink)
+        return sink.finish()
