@@ -102,7 +102,8 @@ class ArrayModule:
         made = self.ndarray(a.shape, dtype)
         step = a.strides[0] // a.itemsize if a.ndim == 1 and a.size else 1
         if step < 0 or (a.ndim != 1 and not a.flags.c_contiguous):
-            a, step = self.raw.asarray(a.get()).view(type=self.ndarray), 1
+            given = self.raw.ndarray.get(a)  # through the host
+            a, step = self.raw.asarray(given).view(type=self.ndarray), 1
         self.kernels.apply("copy", made, (a,), a.dtype, (0, step, 0))
         return made
 

@@ -28,6 +28,7 @@ class Operators:
     xp: Any
     dtype: np.dtype[Any]
     size: int
+    flags: Any
     shape: tuple[int, ...]
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -76,10 +77,15 @@ class Operators:
         return self.xp.max(self)
 
     def any(self) -> Any:
-        return self.xp.max(self != 0) if self.size else self.xp.full((), 0)
+        return self.xp.max(self.astype(bool, copy=False)) if self.size else self.xp.full((), 0)
 
     def all(self) -> Any:
-        return self.xp.min(self != 0) if self.size else self.xp.full((), 1)
+        return self.xp.min(self.astype(bool, copy=False)) if self.size else self.xp.full((), 1)
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """A NumPy array. CuPy would compile a kernel to copy an array with gaps."""
+        whole = self if self.flags.c_contiguous else self.xp.copy(self)
+        return super(Operators, whole).get(*args, **kwargs)
 
     def argsort(self) -> Any:
         return self.xp.argsort(self)

@@ -12,12 +12,13 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
+from gdatalog.storage.trie import TrieLevel
 
 Array = Any  # a device array
 
 THREADS = 256  # of a block, as in search.cuh
 TILE = 4 * THREADS  # entries that a block takes at a time, as in search.cuh
-MOST_PARTS = 512  # blocks of a reduction: the same number on all devices, for the same sums
+MOST_PARTS = 2048  # blocks of a reduction: the same number on all devices, for the same sums
 
 # As in elementwise.cuh.
 OPERATIONS = (
@@ -35,7 +36,16 @@ _KINDS = {
 _REAL, _UNSIGNED = 1 << 8, 1 << 9
 _OUT, _OPERANDS, _MODES = 16, (24, 32, 40), (48, 50, 52)
 _ONE, _NUMBER = 1, 2
-_KERNELS = ("apply", "reduce", "search", "survivors")
+_KERNELS = ("apply", "reduce", "search", "survivors", "look_up", "ranges", "partition")
+_OF_PARENTS, _DENSE, _FOUND, _AFTER = 1, 2, 4, 8
+_BEGIN, _BOUNDED, _UPPER = 1, 2, 4
+_CUTS = {
+    "": 0,
+    "<": _BOUNDED | _UPPER,
+    "<=": _BOUNDED | _UPPER | _AFTER,
+    ">": _BOUNDED | _AFTER,
+    ">=": _BOUNDED,
+}
 _REAL_FUNCTIONS = ("exp", "log", "power", "fmod")  # as in real_functions.cuh
 
 
@@ -100,6 +110,51 @@ class Elementwise:
         what = _KINDS[mask.dtype] << _OPERANDS[0] | _KINDS[found.dtype] << _OUT
         self._launch("survivors", mask.size, [mask, found, state, what, mask.size])
 
+    def look_up(
+        self,
+        found: Array,
+        level: TrieLevel,
+        parents: Array | None,
+        sought: Array,
+        after_equal: bool | None,
+    ) -> None:
+        """The position of each value in its parent's list, or with None in the whole level: -1 if
+        it is absent, or, if `after_equal` is given, where it would stand."""
+        how, least, values = 0, 0, level.values
+        if after_equal is None:
+            how = _FOUND
+        elif after_equal:
+            how = _AFTER
+        if parents is not None:
+            how |= _OF_PARENTS
+        elif (dense := level.dense_index()) is not None:
+            how, (least, values) = _DENSE, dense
+        given = values, level.offsets, sought if parents is None else parents, sought
+        what = _KINDS[found.dtype] << _OUT | _lists(given)
+        args = [found, *given, what, how, least, len(values), sought.size]
+        self._launch("look_up", sought.size, args)
+
+    def ranges(
+        self,
+        level: TrieLevel,
+        parents: Array,
+        cuts: Sequence[tuple[str, Array]],
+        starts: Array,
+        lengths: Array,
+    ) -> None:
+        """The start and the length of each parent's list, cut by (operator, bounds)."""
+        begin = _BEGIN
+        for op, bounds in cuts or [("", parents)]:
+            how, begin = begin | _CUTS[op], 0
+            given = level.values, level.offsets, parents, bounds
+            args = [*given, starts, lengths, _lists(given), how, parents.size]
+            self._launch("ranges", parents.size, args)
+
+    def partition(self, ends: Array, cuts: Array, size: int) -> None:
+        """The row in which each tile of entries begins, and the last row."""
+        tiles = cuts.size - 1
+        self._launch("partition", 4 * tiles, [ends, cuts, ends.size, size, tiles])
+
     def real(self, name: str, out: Array, a: Array, b: Array) -> None:
         """A function of doubles that takes long to compile."""
         if out.size:
@@ -124,6 +179,11 @@ class Elementwise:
         if name == "real_function":
             names, file = (name,), "real_functions.cuh"
         self._kernels |= self.driver.kernels(source_of(file), names, "operations on arrays")
+
+
+def _lists(of: Sequence[Array]) -> int:
+    """The kinds of values, offsets, parents and keys."""
+    return sum(_KINDS[array.dtype] << 24 + 8 * at for at, array in enumerate(of))
 
 
 def _flags(common: np.dtype[Any]) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.account import spending
+from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ def type_of(array: Array) -> str:
 
 
 class Kernels:
-    """The kernels of one driver, each compiled on first use."""
+    """The kernels of one driver, each compiled on first use. `arrays`: those of any type."""
 
     def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
+        self.arrays = getattr(driver.xp, "kernels", None) or Elementwise(driver)
         self._known: dict[tuple[str, str], CupyKernel] = {}
 
     def kernel(self, text: str, name: str) -> CupyKernel:

@@ -254,6 +254,10 @@ class BareArray(ndarray):
             _litter(shape)
         super().__init__(shape)
 
+    def get(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
+        assert self.flags.c_contiguous, "CuPy would compile a kernel for a copy without gaps"
+        return super().get(*args, **kwargs)
+
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         self.read().sort(axis, kind="stable")
 

@@ -208,14 +208,37 @@ KERNEL(reduce)(Bytes out, Bytes from, i64 what, i64 size) {
     if (mine == 0) array_of<i64>(out)[block_of_grid()] = all[0];
 }
 
+// An int of an array of 32 or 64 bits.
+DEVICE i64 whole(Bytes from, bool wide, i64 at) {
+    return wide ? array_of<i64>(from)[at] : (i64)array_of<i32>(from)[at];
+}
+
+// Where a key stands in [low, high): the first entry that is not less, or with `after` greater.
+DEVICE i64 bound(Bytes values, bool wide, i64 low, i64 high, i64 key, bool after) {
+#pragma unroll 1
+    while (low < high) {
+        const i64 middle = low + ((high - low) >> 1), here = whole(values, wide, middle);
+        if (after ? here <= key : here < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 // The first position in a sorted array whose entry is not less than each value, or greater than it.
 KERNEL(search)(Bytes out, Bytes sorted, Bytes values, i64 what, i64 after_equal, i64 length,
                i64 size) {
     const int kind_a = field(what, 24, 8), kind_b = field(what, 32, 8);
     const bool real = field(what, 8, 1), bare = field(what, 9, 1);
+    const bool ints = !real && (kind_a == I32 || kind_a == I64);
 #pragma unroll 1
     for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
         const i64 value = load(values, kind_b, at, real);
+        if (ints) {
+            array_of<i64>(out)[at] = bound(sorted, kind_a == I64, 0, length, value, after_equal);
+            continue;
+        }
         i64 low = 0, high = length;
 #pragma unroll 1
         while (low < high) {
@@ -247,4 +270,73 @@ KERNEL(survivors)(Bytes mask, Bytes found, ARRAY(i64) state, i64 what, i64 size)
         for (int i = 0; i < EACH; i++)
             if (keep[i]) store(found, kind, to[i], first + i * THREADS, false);
     }
+}
+
+// ----------------------------------------------------------------------------- lists of levels
+
+enum Lists { OF_PARENTS = 1, DENSE = 2, FOUND = 4, AFTER = 8 };
+
+// The position of each sought value in its parent's list, in a whole list, or in a dense index of
+// all values from `least` on. FOUND: -1 if it is absent; else where it would stand.
+KERNEL(look_up)(Bytes found, Bytes values, Bytes offsets, Bytes parents, Bytes sought, i64 what,
+                i64 how, i64 least, i64 length, i64 size) {
+    const bool wide = field(what, 24, 8) == I64, wide_offsets = field(what, 32, 8) == I64;
+    const bool wide_parents = field(what, 40, 8) == I64, wide_sought = field(what, 48, 8) == I64;
+#pragma unroll 1
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
+        const i64 key = whole(sought, wide_sought, at);
+        i64 low = 0, high = length, place;
+        if (how & DENSE) {
+            place = find_indexed(array_of<i32>(values), least, length, key);
+        } else {
+            if (how & OF_PARENTS) {
+                const i64 parent = whole(parents, wide_parents, at);
+                low = whole(offsets, wide_offsets, parent);
+                high = whole(offsets, wide_offsets, parent + 1);
+            }
+            place = bound(values, wide, low, high, key, how & AFTER);
+            if ((how & FOUND) && (place >= high || whole(values, wide, place) != key)) place = -1;
+        }
+        store(found, field(what, 16, 8), at, place, false);
+    }
+}
+
+enum Cut { BEGIN = 1, BOUNDED = 2, UPPER = 4 };
+
+// The start and length of each parent's list (BEGIN), or what a cut by bounds leaves of the lists.
+// UPPER: the bound is the list's end; AFTER: an entry equal to the bound lies before it.
+KERNEL(ranges)(Bytes values, Bytes offsets, Bytes parents, Bytes bounds, ARRAY(i64) starts,
+               ARRAY(i64) lengths, i64 what, i64 how, i64 size) {
+    const bool wide = field(what, 24, 8) == I64, wide_offsets = field(what, 32, 8) == I64;
+    const bool wide_parents = field(what, 40, 8) == I64, wide_bounds = field(what, 48, 8) == I64;
+#pragma unroll 1
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
+        i64 low, high;
+        if (how & BEGIN) {
+            const i64 parent = whole(parents, wide_parents, at);
+            low = whole(offsets, wide_offsets, parent);
+            high = whole(offsets, wide_offsets, parent + 1);
+        } else {
+            low = starts[at];
+            high = low + lengths[at];
+        }
+        if (how & BOUNDED) {
+            const i64 key = whole(bounds, wide_bounds, at);
+            const i64 edge = bound(values, wide, low, high, key, how & AFTER);
+            if (how & UPPER)
+                high = edge;
+            else
+                low = edge;
+        }
+        starts[at] = low;
+        lengths[at] = high - low;
+    }
+}
+
+// The rows in which tiles begin: cuts[tile] is the row of the tile's first entry, cuts[tiles] the
+// last row.
+KERNEL(partition)(ARRAY(const i64) ends, ARRAY(i64) cuts, i64 rows, i64 size, i64 tiles) {
+#pragma unroll 1
+    for (i64 tile = thread_of_grid(); tile <= tiles; tile += threads_of_grid())
+        cuts[tile] = tile < tiles ? upper_bound(ends, 0, rows, tile * TILE) : rows - 1;
 }
