@@ -92,7 +92,7 @@ class _RoundLaunch(Launch):
         self.appending: tuple[CupyKernel, int, Any] | None = None
         # Its tickets go on from round to round, so that it is empty after each.
         self.ring = self.xp.zeros(self.slots * SLOT_WORDS, dtype=np.int64)
-        for array in (*self.cleared, self.pool.fills):
+        for array in (*self.cleared, self.pool.counts):
             array.fill(0)
 
     @property
@@ -120,14 +120,14 @@ class _RoundLaunch(Launch):
         self._listed = None
 
     def queue(self) -> None:
-        self.kernel.launch(self.grid, THREADS, self._arguments(self.ring, self.pool))
+        self.kernel.launch(self.grid, THREADS, self._arguments(self.pool))
 
     def grow(self) -> None:
         """Enlarges the pool after it was full."""
         count = min(2 * self.pool.count, max(self.pool.count, self._affordable()))
         if count > self.pool.count:
             self.pool, self.appending = self._new_pool(count), None
-            self.pool.fills.fill(0)
+            self.pool.counts.fill(0)
         for array in self.cleared:  # a launch that ended early leaves marks
             array.fill(0)
 
@@ -268,7 +268,7 @@ class DeviceRounds:
         at = BOARD_WORDS + GROWN_WORDS * launch.into
         numbers = at, launch.at, pool.count, pool.block_rows
         blocks = min(kernel.resident(APPENDING), -(-pool.count * 32 // APPENDING))
-        return kernel, blocks, kernel.packed([self.board, pool.fills[0], *pairs, *numbers])
+        return kernel, blocks, kernel.packed([self.board, pool.counts, *pairs, *numbers])
 
     def _reading(self) -> Any:
         return self.driver.reading([self.board[: self.words]])
