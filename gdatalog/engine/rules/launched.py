@@ -64,8 +64,10 @@ class LaunchedRule:
             else:
                 blocks += found
         if self.counts:
-            fits = -(1 << 63) <= total < 1 << 63
-            return ((np.array([total]),), 1) if fits else Refusal("its counts leave 64 bits")
+            if not -(1 << 63) <= total < 1 << 63:
+                return Refusal("its counts leave 64 bits")
+            short = -(1 << 31) <= total < 1 << 31
+            return (np.array([total], dtype=np.int32 if short else np.int64),), 1
         if all(is_on_host(column) for block in blocks for column in block):
             metrics, settings = context.metrics, context.settings
             context = ExecutionContext(context.limits, context.scope, metrics, settings)
