@@ -178,7 +178,8 @@ ORDER = {
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device helper group
+        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics
