@@ -114,6 +114,36 @@ def test_rounds_go_to_the_device_when_they_are_large(
     assert ran == expected
 
 
+@pytest.mark.parametrize("split", ["never", "auto"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_small_work_waits_for_no_kernel(
+    split: Any, counts: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CPU, or breadth-first rounds, answer while kernels are compiled."""
+    followed: list[int] = []
+    follow = Gpu.follow
+    monkeypatch.setattr(Gpu, "follow", lambda *given: followed.append(1) or follow(*given))
+    driver = HostDriver()
+    driver.compiles_ahead = True
+    text = CHAIN + " n(count()) <- p(_, _). ?- n(c)." * counts
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(driver)
+        db.workspace.tune(compiled_rounds_from=0)
+        db.workspace.force(split=split)
+        db["E"] = [(x, x + 1) for x in range(9)]
+        assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
+        for found in (False, True, True):
+            db.workspace.results.clear()
+            answer = db.query(text)
+            assert answer.fetchall() == [(45,)] if counts else len(answer) == 45
+            assert (followed, ran[-1:]) == (
+                ([], [found]) if split == "never" else ([1] * found, [])
+            )
+            for coming in [*device.walks._coming.values()]:
+                coming.result(timeout=60)
+            followed.clear()
+
+
 @pytest.mark.slow
 @share(2)
 @given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))

@@ -100,7 +100,8 @@ class PreparedLoops(Protocol):
 
     def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
         """The rows for the values of parameters in this scope, on the host if they are few. None:
-        the loops are at hand no more, or there is no room for them."""
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
 
 
 class Accelerator(Device, Protocol):

@@ -241,7 +241,7 @@ class StratumRun:
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
-                relation, tell = self.inputs.relation, self._record_index
+                relation, tell = self._relation, self._record_index
                 trie_of = semi_joined(join, trie_of, relation, context, tell)
         with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
             sources = Sources(trie_of, self.rows_of, self._once)
@@ -285,6 +285,10 @@ class StratumRun:
         """Whether a rule reads no growing relation."""
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
+
+    def _relation(self, name: str) -> Relation:
+        """A relation that does not grow, by its name in a plan."""
+        return self.inputs.relation(name)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
         """The rows that a join starts from, in any order: the delta of a relation, or the columns

@@ -42,9 +42,9 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
-# until AWAKE seconds it gives the interpreter's lock to other threads. Then it sleeps between
-# polls for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE. A driver
-# that must not spin sleeps from the start.
+# until AWAKE seconds it lets other threads have the interpreter's lock. Then it sleeps between
+# polls: for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE.
+# A driver that must not spin sleeps from the start.
 BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.

@@ -44,7 +44,9 @@ class KeptLaunch:
             return None
         for used, name in self._used:
             used[name] = next(self._walks.indexes.clock)
-        return self._walks.rows(self._printed, launch, limits, None, brief=True)
+        found = launch.blocks(limits, None, brief=True)
+        self._walks.keep(self._printed, launch)
+        return found
 
 
 class Walks:
@@ -126,9 +128,12 @@ class Walks:
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, part, rooms)
-            return self.rows(run.printed, launch, run.limits, wanted, again)
+            found = launch.blocks(run.limits, wanted)
         finally:
-            run.limits.charge(KEPT_LISTS, 0)
+            _give_back(run.limits)
+        if again:
+            self.keep(run.printed, launch)
+        return found
 
     def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
@@ -137,26 +142,7 @@ class Walks:
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
 
-    def rows(
-        self,
-        printed: PrintedPlan,
-        launch: Launch,
-        limits: Limits,
-        wanted: int | None,
-        again: bool = True,
-        brief: bool = False,
-    ) -> list[Block]:
-        """Runs a launch; keeps it if it may run `again`. `brief`: few rows come to the host."""
-        try:
-            found = launch.blocks(limits, wanted, brief)
-        finally:
-            for what in ("blocks", "lists of tiles"):
-                limits.charge(what, 0)
-        if again:
-            self._keep(printed, launch)
-        return found
-
-    def _keep(self, printed: PrintedPlan, launch: Launch) -> bool:
+    def keep(self, printed: PrintedPlan, launch: Launch) -> bool:
         """Keeps a launch that serves other runs, unless it is large."""
         if not launch.again or launch.nbytes > KEPT_BYTES // 4:
             return False
@@ -175,9 +161,8 @@ class Walks:
             try:
                 launch = self._made(run, WHOLE, MappingProxyType({}))
             finally:
-                for what in ("blocks", "lists of tiles", KEPT_LISTS):
-                    run.limits.charge(what, 0)
-            if not self._keep(run.printed, launch):
+                _give_back(run.limits)
+            if not self.keep(run.printed, launch):
                 return None
         return KeptLaunch(self, run, launch)
 
@@ -198,3 +183,9 @@ class Walks:
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()
+
+
+def _give_back(limits: Limits) -> None:
+    """Returns what a launch has charged."""
+    for what in ("blocks", "lists of tiles", KEPT_LISTS):
+        limits.charge(what, 0)

@@ -114,6 +114,7 @@ class BoundRules:
                 found = Refusal(str(reason))
         if found is None or isinstance(found, Refusal):
             self.launched, self.unsuited = None, found is not None
+            context.limits.account.restore({})
             return None
         relation = relation_of(schema.columns, schema.types, [found], context.device.ops)
         if not relation.store.on_host:

@@ -275,9 +275,6 @@ class Maintenance(Rounds):
             return table.rows_with
         return partial(rows_with, relation)
 
-    def _finished(self, ref: TrieRef) -> Relation | None:
-        return self._relation(ref.relation)
-
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
             return super().trie_of(ref, device, parts)

@@ -27,12 +27,13 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.when_compiled import WhenCompiled
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.partitioned import ListRoom
 from gdatalog.overhead import Costs, time_spent
-from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
+from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
@@ -127,7 +128,10 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     if is_forced(context) or draft.read_rows >= thresholds.partitioned_from:
         return suited
     enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
-    return WithFallback(SemiNaive(draft.planned), enough, suited)
+    small = WithFallback(SemiNaive(draft.planned), enough, suited)
+    if context.device is CPU or len(context.device.members) > 1:
+        return small
+    return WithFallback(WhenCompiled(found), (Uncompiled(),), small)
 
 
 def is_forced(context: ExecutionContext) -> bool:
@@ -431,6 +435,8 @@ class PartitionedStratum(StratumRun):
     def follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
         context = self.context
         limits, names = context.limits, self.stratum.relations
+        if context.waits_for([(task.run, self.name)]):
+            return None
         self.record.doing = self.description
         try:
             # The progress of a single value is unknown.

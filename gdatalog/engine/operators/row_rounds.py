@@ -136,10 +136,15 @@ class RowRounds:
         followers: list[_Follower] = []
         try:
             for each in self.joins:
-                follower = self._follower(each, rounds)
+                follower = self._follower(each)
                 if follower is None:
                     return False
                 followers.append(follower)
+            texts = [(each.nest.plain, each.of.plan.relation) for each in followers]
+            if self.context.waits_for(texts):
+                return False
+            for each in followers:
+                self._add(each, rounds)
             rounds.prepare()
             lasting = self.context.metrics.lasting
             steps = self._steps(rounds, followers) if lasting else rounds.run()
@@ -180,23 +185,29 @@ class RowRounds:
             table.blocks = []
             self.context.limits.charge(name, table.nbytes)
 
-    def _follower(self, each: RuleJoin, rounds: DeviceRounds) -> _Follower | None:
-        """Prepares the launches of a rule; returns None if it cannot be printed."""
-        from gdatalog.gpu_ops.rounds import RoundLoops
-
-        join, relation = each.join, each.plan.relation
+    def _follower(self, each: RuleJoin) -> _Follower | None:
+        """Prints a rule; returns None if it cannot be printed."""
+        join, beside = each.join, self.marked[each.plan.relation].beside
         assert join.given is not None
-        follows, report = join.given.relation, self.context.metrics.run_of(each.plan)
-        sources = Sources(self.of.trie_of, partial(given_rows, self._rows(follows).columns))
-        form, beside = Form(join.outputs, fresh=True), self.marked[relation].beside
+        rows, report = self._rows(join.given.relation), self.context.metrics.run_of(each.plan)
+        sources = Sources(self.of.trie_of, partial(given_rows, rows.columns))
+        form, counts = Form(join.outputs, fresh=True), report is not None
         with measured(report):
-            nest = JoinNest(join, form, sources, self.context, beside, report is not None)
+            nest = JoinNest(join, form, sources, self.context, beside, counts)
             if nest.reason is not None:
                 return None
-            found = _Follower(each, nest, report, counts_of(nest.printed))
-            run = nest.loop_run(relation, found.counts)
-            rounds.add(RoundLoops(run, self.names.index(follows), self.names.index(relation)))
-        return found
+            return _Follower(each, nest, report, counts_of(nest.printed))
+
+    def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
+        """Prepares the launches of a rule."""
+        from gdatalog.gpu_ops.rounds import RoundLoops
+
+        relation, given = each.of.plan.relation, each.of.join.given
+        assert given is not None
+        with measured(each.report):
+            run = each.nest.loop_run(relation, each.counts)
+            follows, into = self.names.index(given.relation), self.names.index(relation)
+            rounds.add(RoundLoops(run, follows, into))
 
     def _steps(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> Iterator[None]:
         """Runs rounds rule by rule."""

@@ -131,9 +131,11 @@ class SearchSpace(ABC):
         bit = 1 << at
         bound = pattern.closed(path | bit, rest, bit)
         left = rest & ~bound
-        level, before = estimates.level(at, path, made), estimates.rows(path)
+        level, known = estimates.level(at, path, made), estimates.known
+        before, after = known.get(path), known.get(path | bit)
+        before = estimates.rows(path) if before is None else before
         tried = before * level.tried
-        after = rows = estimates.rows(path | bit, path)
+        after = rows = estimates.rows(path | bit, path) if after is None else after
         if bound != path | bit:
             rows = estimates.rows(bound, path | bit)
         if exists:
