@@ -114,6 +114,8 @@ class Account:
 
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes of `what`; raises an error if all owners together exceed the limit."""
+        if self.held.get(what, 0) == count:
+            return
         with self._lock:
             self.total += count - self.held.get(what, 0)
             self.held[what] = count
@@ -202,8 +204,9 @@ class Account:
 
     def _check(self) -> None:
         with self._lock:
-            total, running = self.total, () if self.beside is None else self.beside.running
-            most = total + sum(account.total for account in running if account is not self)
+            most = total = self.total
+            for account in () if self.beside is None else self.beside.running:
+                most += 0 if account is self else account.total
             others = 0 if self.memory is None or most <= self.memory else self.others
             if self.memory is None or total + others <= self.memory:
                 self.peak = max(self.peak, total)

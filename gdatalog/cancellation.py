@@ -375,7 +375,7 @@ class Watch:
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
-        if self.is_late():
+        if self._until < inf and self.clock() >= self._until:
             raise out_of_time(self.allowed, self.stopped())
         if self._listener is not None and perf_counter() - self._reported >= EVERY:
             self._tell(self._listener)

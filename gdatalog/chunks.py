@@ -13,16 +13,17 @@ SMALLEST_CHUNK = 256
 SHARE = 8  # chunks take at most this part of the free memory
 
 
-def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
-    """How many rows each level of this plan may have at once, if every level is full.
+def chunk_rows(levels: int, spare: int, largest: int = LARGEST_CHUNK) -> int:
+    """How many rows each of so many levels may have at once, if every level is full.
 
     `spare`: free bytes; chunks of more than `largest` rows are no faster.
     """
-    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
+    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels * BYTES_PER_ROW)))
 
 
 def levels_of(plan: RulePlan) -> int:
     """How many levels hold a chunk of rows at the same time, at most."""
-    wide = (Join, Generate, Branch)
-    steps = (all_steps(join.steps) for join in plan.joins)
-    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
+    most, wide = 0, (Join, Generate, Branch)
+    for join in plan.joins:
+        most = max(most, len([step for step in all_steps(join.steps) if isinstance(step, wide)]))
+    return 1 + most

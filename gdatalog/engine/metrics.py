@@ -238,13 +238,14 @@ class StratumMetrics:
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count
 
-    def end_round(self) -> None:
+    def end_round(self) -> list[RuleRound]:
         """Ends the round of these rules and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
         self.rules += done
         self._most()
+        return done
 
     def mark(self) -> Mark:
         return self.rounds, len(self.rules), tuple(self._open)

@@ -179,12 +179,15 @@ class Reads:
         )
 
 
-class Told(Protocol):
+class NewRowTest(Protocol):
     """What tells loops which rows are new: their arguments, all arrays, and a `version` that is
     another one when an array is; no two share one."""
 
-    version: int
-    arguments: Mapping[str, Array]
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Array]: ...
 
 
 class PlanFunction:
@@ -299,7 +302,7 @@ class PlanFunction:
                 worker.call.lend(name, array)
             worker.begin()
 
-    def go_on(self, known: Told, room: int, limits: Limits) -> int:
+    def go_on(self, known: NewRowTest, room: int, limits: Limits) -> int:
         """Continues as far as possible; returns why it stopped.
 
         `known`: the dedup index, which has room for `room` more rows.

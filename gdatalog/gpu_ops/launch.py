@@ -165,7 +165,8 @@ class Launch:
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
         part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
-        given["sizes"] = self.xp.asarray(np.array([*part, *sizes] or [0], dtype=np.int64))
+        self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
+        given["sizes"] = self.xp.asarray(self.sizes)
         for argument in printed.arguments:
             if argument.kind in SHARED:
                 at = argument.levels[0]

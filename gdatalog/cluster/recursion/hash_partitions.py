@@ -93,7 +93,7 @@ class HashPartitions:
         self.pool = pool
         self.keeper = keeper
         self.how, self.passing = rounds.projections, rounds.passing
-        self.run = Rounds(rounds.of, inputs)
+        self.run = Rounds(rounds.prepare(inputs.context), inputs)
         self.inputs, self.context = self.run.inputs, inputs.context
         self.parted = parted
         self.rules: list[int] = []
@@ -408,7 +408,8 @@ class HashPartitions:
         for whole in {id(plan): plan for plan in self.wholes}.values():
             report = self.context.metrics.run_of(whole)
             if report is not None:
-                rounds = [did for did in run.record.rules if run.rule_of(whole) is did.rule]
+                rule = run.prepared_rules.rule_of(whole)
+                rounds = [did for did in run.record.rules if did.rule is rule]
                 report.rows = sum(did.tried for did in rounds if did.round)
                 report.seconds = sum(did.seconds for did in rounds if did.round)
                 report.executors = {

@@ -16,7 +16,6 @@ from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
@@ -214,7 +213,8 @@ def takes_long(rules: Sequence[CheckedRule]) -> bool:
     for rule in rules:
         names += len(rule.types)
         length += rule.span.end - rule.span.start
-        groups += len(all_of(Or, rule.body))
+        for part in rule.parts:
+            groups += type(part) is Or
     return names >= MANY_VARIABLES or length >= LONG_TEXT or groups > 1
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
-from gdatalog.chunks import chunk_rows
+from gdatalog.chunks import chunk_rows, levels_of
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
@@ -255,7 +255,7 @@ class RuleInCells:
         free, largest = device.room(left)
         spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
         try:
-            limits.chunk = min(chunk, chunk_rows(plan, spare, largest))
+            limits.chunk = min(chunk, chunk_rows(levels_of(plan), spare, largest))
             limits.to_host = not plan.gathers
             return rows_of(plan, own, joins)
         except MemoryError as problem:

@@ -151,9 +151,14 @@ class JoinRun:
 
 def _rows_at_hand(join: JoinPlan, tries: Sequence[Trie], chunk: int) -> int:
     """The most bindings at a time: a chunk, or fewer if the relations are tiny."""
-    steps = [*all_steps(join.steps)]
-    if join.given or join.scan or any(isinstance(step, Generate) for step in steps):
+    if join.given or join.scan:
         return chunk
-    longest = max((len(level) for trie in tries for level in trie.levels), default=0)
-    levels = sum(isinstance(step, Join) for step in steps)
+    levels = longest = 0
+    for step in all_steps(join.steps):
+        if isinstance(step, Generate):
+            return chunk
+        levels += isinstance(step, Join)
+    for trie in tries:
+        for level in trie.levels:
+            longest = max(longest, len(level))
     return min(chunk, int((1 + longest) ** levels))
