@@ -17,7 +17,7 @@ from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.fallback import WithFallback
-from gdatalog.engine.planned_rules import PlannedRules, atoms
+from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum
 from gdatalog.plan.conditions import TooManyRows, Unsuited, When
@@ -110,7 +110,7 @@ def applies(draft: StratumDraft) -> Search | None:
         return None
     (name,) = draft.stratum.relations
     schema = draft.inputs.schemas[name]
-    bodies = [[atom.name for atom in atoms(rule)] for rule in draft.stratum.rules]
+    bodies = [[atom.name for atom in rule.atoms] for rule in draft.stratum.rules]
     if len(bodies) != 2 or schema.types != ("int", "int"):
         return None
     (edges, *_) = bodies[0]
