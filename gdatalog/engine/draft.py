@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LATE, apart, cancellable
 from gdatalog.engine.compiler.plans import takes_long
 from gdatalog.engine.context import StratumInputs
@@ -18,6 +17,8 @@ from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.engine.scan_or_index import indexed, least_scanned
+from gdatalog.importing import uncollected
+from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
@@ -27,7 +28,6 @@ from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, RuleStatistics
 from gdatalog.storage.relation import Relation
-from gdatalog.threads import uncollected
 
 # The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100

@@ -66,9 +66,6 @@ def _left(
     return replace(here, left=looked_at(_cost(here)))
 
 
-# ------------------------------------------------------------------------------ expected work
-
-
 def _most(plan: StratumPlan, context: ExecutionContext) -> float:
     """The rows that the largest rule's compiled loops expect to look at."""
     return max((_loops(rule_plan, context) for _, rule_plan in plan.rules), default=0.0)
@@ -107,9 +104,6 @@ def _why_small(plan: StratumPlan, expected: float, context: ExecutionContext) ->
     cost = sum(_cost(rule_plan) for _, rule_plan in plan.rules)
     breadth_first = cost >= context.thresholds.gpu_from and not expected
     return "its joins run breadth-first" if breadth_first else looked_at(cost)
-
-
-# ------------------------------------------------------------------------- where the rows lie
 
 
 def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:

@@ -16,20 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog.overhead import spending
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_ops import DeviceOps
-from gdatalog.storage.rows import (
-    DENSE,
-    INT32_MAX,
-    INT32_MIN,
-    Columns,
-    Span,
-    spans_of,
-)
+from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, spans_of
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from gdatalog.calls import GiveUp
+from gdatalog.chunks import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import choose, remember
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
@@ -15,7 +16,7 @@ from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink, StepCounts
-from gdatalog.limits import BYTES_PER_ROW, OverBudget, levels_of
+from gdatalog.limits import OverBudget
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.join_plan import Generate, Join, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice, Shared
