@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.storage.spill import Spill
@@ -33,7 +33,6 @@ class OverBudget(Exception):
 OPERATION = 1000  # fixed cost of an array operation, in rows
 
 
-@dataclass(slots=True)
 class Limits:
     """The limits of a query. `chunk`: maximum number of rows per level. `watch` receives progress;
     `poll` raises when the query is cancelled, past its deadline, or one of the `checks` fails.
@@ -41,18 +40,6 @@ class Limits:
     `account` tracks memory, and raises above `memory` if rows cannot go to temporary files
     (`spill`). `count(name, rows)` raises if the relation of `most_rows` has more rows.
     """
-
-    chunk: int = 1 << 19
-    memory: int | None = None
-    spill: Spill | None = None
-    watch: Watch = field(default_factory=current_watch)
-    most_rows: tuple[str, int] | None = None  # a relation, and its maximum number of rows
-    to_host: bool = False  # whether rows that do not fit a device go to the host
-    # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
-    looked: int = 0
-    checks: list[Callable[[], None]] = field(default_factory=list)
-    account: Account = field(init=False)
-    _written: int = field(init=False)  # bytes in temporary files at the start
 
     def __init__(
         self,
@@ -63,9 +50,13 @@ class Limits:
     ) -> None:
         self.chunk, self.memory, self.spill = chunk, memory, spill
         self.watch = current_watch() if watch is None else watch
-        self.most_rows, self.to_host, self.looked, self.checks = None, False, 0, []
+        self.most_rows: tuple[str, int] | None = None  # a relation, its maximum number of rows
+        self.to_host = False  # whether rows that do not fit a device go to the host
+        # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
+        self.looked = 0
+        self.checks: list[Callable[[], None]] = []
         self.account = Account(memory, spill)
-        self._written = 0 if spill is None else spill.written
+        self._written = 0 if spill is None else spill.written  # bytes in temporary files at first
 
     def poll(self) -> None:
         self.watch.poll()

@@ -173,7 +173,8 @@ def test_classes_of_the_package() -> None:
                 field.kw_only = dataclasses.MISSING  # type: ignore[assignment]
             same = dataclasses.make_dataclass(cls.__name__, fields)
             ours = vars(cls)["__init__"]
-            assert str(inspect.signature(ours)) == str(inspect.signature(same.__init__)), cls
+            own = str(inspect.signature(ours)).replace("-> 'None'", "-> None")  # of one by hand
+            assert own == str(inspect.signature(same.__init__)), cls
             for name in ("__repr__", "__eq__", "__hash__"):
                 getattr(cls, name)
     assert seen > 200

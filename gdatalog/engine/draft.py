@@ -27,7 +27,6 @@ from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, RuleStatistics
-from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
 
 # The assumed size of relations that are not evaluated yet.
@@ -47,6 +46,7 @@ class StratumDraft:
         self.context = inputs.context
         self._plans: dict[tuple[int, bool], RulePlan] = {}
         self._recursive: dict[int, bool] = {}
+        self._optima: dict[str, Mapping[int, str]] | None = None
 
     def grows(self, name: str) -> bool:
         """Whether it is a relation of this stratum, and the stratum is recursive."""
@@ -62,18 +62,25 @@ class StratumDraft:
     def recursive_rules(self) -> list[CheckedRule]:
         return [rule for rule in self.stratum.rules if self.recursive(rule)]
 
-    @cached_property
+    @property
     def later(self) -> list[RulePlan]:
         """The plans of recursive rules over new rows."""
-        return [self.plan(rule, first=False) for rule in self.recursive_rules]
+        plans = []
+        for rule in self.recursive_rules:
+            plans.append(self.plan(rule, first=False))
+        return plans
 
-    @cached_property
+    @property
     def optima(self) -> Mapping[str, Mapping[int, str]]:
         """The relations that keep the best value of each group: the columns of these values, and
         whether the best is the least or the greatest."""
-        names, rules = self.stratum.relations, self.stratum.rules
-        found = {n: optimum_columns([rule for rule in rules if rule.head.name == n]) for n in names}
-        return {name: kinds for name, kinds in found.items() if kinds}
+        if self._optima is None:
+            self._optima, rules = {}, self.stratum.rules
+            for name in self.stratum.relations:
+                kinds = optimum_columns([rule for rule in rules if rule.head.name == name])
+                if kinds:
+                    self._optima[name] = kinds
+        return self._optima
 
     @property
     def limited(self) -> bool:

@@ -94,8 +94,13 @@ def _ways(
 
 def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
     cluster, here = draft.context.cluster, draft.context.device is CPU
-    tried: Iterator[tuple[Any, Any]] = ((way, way.applies(draft)) for way in compiled(draft))
-    way, found = next((each for each in tried if each[1] is not None), (None, None))
+    way: Any = None
+    found: Any = None
+    for each in compiled(draft):
+        found = each.applies(draft)
+        if found is not None:
+            way = each
+            break
     whole = here and way not in (None, worklist)  # such strata gain little from split rules
     first, bitmaps = (SemiNaive(draft.planned), ()) if whole else _rounds(draft)
     if way is not None:

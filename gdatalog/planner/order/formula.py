@@ -91,14 +91,11 @@ class Formula:
 
     def rows(self, bound: int, path: int = 0) -> float:
         """The number of bindings of some variables; `path`: a similar set with a known estimate."""
-        found = self._known.get(bound)
-        if found is None:
-            found = self._reached(bound, path)
-        return min(HUGE, found * self._ordered(bound))
-
-    def _reached(self, bound: int, path: int) -> float:
-        """The same without comparisons between variables, by way of intermediate sets."""
-        known = self._known
+        known = self._known  # without comparisons between variables
+        found = known.get(bound)
+        if found is not None:
+            return min(HUGE, found * self._ordered(bound))
+        # By way of intermediate sets.
         if path not in known or (path ^ bound).bit_count() > bound.bit_count():
             path = 0
         for at in bits(path & ~bound):
@@ -116,7 +113,7 @@ class Formula:
                 found = known[path]
                 known[wider] = min(HUGE, found * self._change(at, path)) if found else 0.0
             path = wider
-        return known[bound]
+        return min(HUGE, known[bound] * self._ordered(bound))
 
     def _change(self, at: int, bound: int) -> float:
         """The factor by which one more variable changes the number of bindings."""
@@ -173,7 +170,10 @@ class Formula:
                 if count == 1:
                     found = size.degrees(columns[0], atom.tests).powers[0]
                 else:
-                    found = self._combinations(atom, bound, columns)
+                    if len(atom.columns) <= WIDE:
+                        found = float(size.distinct(frozenset(columns)))
+                    else:
+                        found = self._combinations(atom, bound, columns)
                     if atom.tests:
                         found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
@@ -182,11 +182,9 @@ class Formula:
         return found
 
     def _combinations(self, atom: PatternAtom, bound: int, columns: list[int]) -> float:
-        """The number of distinct values in the columns of bound variables and constants. For wide
-        atoms few sets are counted: a superset of a key is a key."""
+        """The number of distinct values in the columns of a wide atom's bound variables and
+        constants. Few sets are counted: a superset of a key is a key."""
         size = atom.size
-        if len(atom.columns) <= WIDE:
-            return float(size.distinct(frozenset(columns)))
         apart = self._apart.setdefault(id(atom), [])
         if bound.bit_count() > COUNTED or any(not known & ~bound for known in apart):
             return float(size.rows)
