@@ -130,9 +130,9 @@ ORDER = {
         __init__ own_device own_process stored_rows serving local worker_list connection
     """,
     "codegen": """
-        __init__ function_names loop_language cache kernel_cache helpers function_trees
-        types llvm_numbers llvm_values entry_point llvm_statements machine ir_modules
-        object_files native_calls native
+        __init__ function_names loop_language cache helpers function_trees types
+        llvm_numbers llvm_values entry_point llvm_statements machine ir_modules object_files
+        native_calls native
     """,
     "codegen/helpers": """
         elements atomics __init__ values lists list_merges marks tallies bits recoding
@@ -173,11 +173,13 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph probe diagnosis virtual_memory virtual_pages
-        compile_errors copies cupy_driver heads sources kernels transfers cpp_lines
-        translate trie_building trie_cache control_words loops rows byte_marks kept_lists
-        evaluate buffers scratch launch walk intersection_sources intersection lanes sums
-        paged_tries rounds device helper group
+        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
+        cupy_kernel sources elementwise array_operators array_module cupy_driver probe
+        diagnosis heads
+        kernels transfers cpp_lines translate trie_building
+        trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
+        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

@@ -33,6 +33,7 @@ HOST_ONLY = {
     "test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault",
     "test_a_round_is_three_launches_and_one_wait",
     "test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps",
+    "test_an_interrupt_leaves_the_next_call_right",
     "test_columns_are_copied_to_the_device_once",
     "test_indexes_that_the_host_has_no_room_for_twice_are_cut_into_cells",
     "test_little_work_stays_on_the_first",

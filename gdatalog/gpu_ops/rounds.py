@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.launch import WHOLE, Launch
 from gdatalog.gpu_ops.rows import Array, Columns

@@ -13,7 +13,8 @@ from weakref import ref
 
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.buffers import Buffers
-from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
 from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of

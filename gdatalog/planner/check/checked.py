@@ -52,10 +52,7 @@ class CheckedRule:
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        for part in self.parts:
-            if type(part) is s.HeadAggregate:
-                return True
-        return False
+        return any(type(part) is s.HeadAggregate for part in self.parts)
 
     @property
     def parts(self) -> tuple[Node, ...]:
