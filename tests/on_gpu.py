@@ -42,6 +42,7 @@ HOST_ONLY = {
     "test_pages_keep_what_is_written_wherever_they_lie",
     "test_pages_that_are_refused_are_given_back_at_once",
     "test_pages_that_find_no_room_on_the_device_leave_the_rule_to_the_cpu",
+    "test_rounds_that_are_under_way_can_be_stopped",
     "test_the_rounds_of_a_fixpoint_move_nothing",
     "test_what_other_queries_have_left_makes_room_for_an_index",
     "test_what_the_drivers_library_is_called_with",
