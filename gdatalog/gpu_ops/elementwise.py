@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
-from gdatalog.storage.trie import TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.storage.trie import TrieLevel
 
 Array = Any  # a device array
 
