@@ -405,7 +405,7 @@ def test_who_asks_twice_does_not_wait(cupy: Any, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cupy_driver, "sleep", again)
-    monkeypatch.setattr(cupy_driver, "BUSY", -1.0)
+    monkeypatch.setattr(cupy_driver, "AWAKE", -1.0)
     flags = SimpleNamespace(data=SimpleNamespace(ptr=0))
     driver = CupyDriver()
     with pytest.raises(KeyboardInterrupt):

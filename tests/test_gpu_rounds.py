@@ -46,7 +46,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(launch, "BLOCK_ROWS", 32)
         db.workspace.device = device
         pool = (1, 1 << 14)[number // 3 % 2]
-        db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)
+        worth = (0, 1 << 60)[number // 5 % 2]
+        shares = (0, -1)[number % 2]
+        db.workspace.tune(tile_shares_after=shares, pool_rows=pool, kernels_worth=worth)
         db.workspace.force(
             split="never",
             dedup="bitmap",
@@ -112,6 +114,36 @@ def test_rounds_go_to_the_device_when_they_are_large(
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
         assert len(db.query(text)) == 820
     assert ran == expected
+
+
+@pytest.mark.parametrize("split", ["never", "auto"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_small_work_waits_for_no_kernel(
+    split: Any, counts: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CPU, or breadth-first rounds, answer while kernels are compiled."""
+    followed: list[int] = []
+    follow = Gpu.follow
+    monkeypatch.setattr(Gpu, "follow", lambda *given: followed.append(1) or follow(*given))
+    driver = HostDriver()
+    driver.compiles_ahead = True
+    text = CHAIN + " n(count()) <- p(_, _). ?- n(c)." * counts
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(driver)
+        db.workspace.tune(compiled_rounds_from=0)
+        db.workspace.force(split=split)
+        db["E"] = [(x, x + 1) for x in range(9)]
+        assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
+        for found in (False, True):
+            db.workspace.results.clear()
+            answer = db.query(text)
+            assert answer.fetchall() == [(45,)] if counts else len(answer) == 45
+            assert (followed, ran[-1:]) == (
+                ([], [found]) if split == "never" else ([1] * found, [])
+            )
+            for coming in [*device.walks._coming.values()]:
+                coming.result(timeout=60)
+            followed.clear()
 
 
 @pytest.mark.slow
@@ -196,10 +228,15 @@ def test_a_pool_that_is_full_ends_a_round_early(
 
 @pytest.mark.parametrize("room", range(4))
 @pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("worth", [0, 1 << 60])
 def test_rows_that_find_no_room_are_found_again_by_marks(
-    room: int, profiled: bool, closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    room: int,
+    profiled: bool,
+    worth: int,
+    closed: set[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before a round, and in the middle of one."""
+    """Before a round, and in the middle of one; with kernels for the rules that run once, too."""
     monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     monkeypatch.setattr(rounds.DeviceRounds, "_make_room", room_for(room))
     bits: list[int] = []
@@ -210,14 +247,15 @@ def test_rows_that_find_no_room_are_found_again_by_marks(
         real(self, marked)
 
     monkeypatch.setattr(MarkedRounds, "_only_bits", noted)
-    with on_device(HostDriver(blocks=1), pool_rows=1, grid_blocks=1) as db:
+    tuned = {"pool_rows": 1, "grid_blocks": 1, "kernels_worth": worth}
+    with on_device(HostDriver(blocks=1), **tuned) as db:
         db.workspace.force(tile=32)
         if profiled:
             profile = db.profile(CHAIN)
             assert sum(run.rows for run in profile.runs) == len(closed)
         else:
             assert set(db.query(CHAIN).fetchall()) == closed
-    assert len(bits) == 1 and (bits[0] > 0) == (room == (3 if profiled else 2))
+    assert len(bits) == 1 and ((bits[0] > 0) == (room == 3) or not worth)
 
 
 def room_for(times: int) -> Any:

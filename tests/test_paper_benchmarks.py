@@ -105,8 +105,7 @@ def test_ids_of_64_bits_stay_such() -> None:
     graph = wu.wu(np, 300, 3)
     for bits in (32, 64):
         with gd.connect(device="cpu") as db:
-            db.workspace.force(encode="never")
-            db["E"] = wu._columns(graph, np, bits, False)
+            wu.load(db, graph, np, bits, False)
             assert {keys.dtype.itemsize for keys in db.workspace.catalog.stored["E"].keys} == {
                 bits // 8
             }

@@ -34,8 +34,8 @@ class Opener:
         an index that does not fit through the link, from pinned memory."""
         if device not in ("cuda", "cuda:0") or "cluster" in options:
             return gd.connect(device=device, **options)
-        gd.connect(device=device).close()  # tells what is missing
         if pages not in self._drivers:
+            gd.connect(device=device).close()  # tells what is missing
             driver = gpu_driver()
             if not pages:
                 driver._looked, driver._virtual = True, None
@@ -89,7 +89,7 @@ def main(
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
             rows.append(row)
-            shown = row.trouble or f"{row.answer} (cold {row.cold or 0:.3g} s)"
+            shown = row.trouble or f"{row.answer or row.more} (cold {row.cold or 0:.3g} s)"
             print(f"{row.table}: {row.work}: {shown}", file=sys.stderr)
         runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
         if out is not None:

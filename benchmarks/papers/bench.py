@@ -123,7 +123,7 @@ class Bench:
             row.warm = min(seconds)
         except gd.TimeLimitError:
             row.trouble = f"stopped after {self.cap:g} s"
-        except gd.Error as error:
+        except (gd.Error, MemoryError) as error:
             row.trouble = str(error).splitlines()[0]
         return row
 

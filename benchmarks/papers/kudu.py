@@ -67,6 +67,7 @@ def _motifs(graph: Graph, size: int) -> dict[str, int]:
 
 def _workers(bench: Bench, graph: Graph) -> Iterator[Row]:
     if find_spec("distributed") is None:
+        yield Row("Kudu: workers", graph.name, trouble="distributed is not installed")
         return
     from distributed import Client, LocalCluster
 
@@ -149,7 +150,7 @@ def _between(
 
 
 def _cost(bench: Bench, graph: Graph) -> Iterator[Row]:
-    if find_spec("numba") is None or bench.device != "cpu":
+    if find_spec("numba") is None or bench.on_gpu:
         return
     table = "Kudu: COST"
     for size in (3,) if bench.small else (3, 4, 5):

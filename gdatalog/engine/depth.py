@@ -351,16 +351,16 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
     return found
 
 
-def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
+def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Block]) -> None:
     """Passes partial aggregates, or rows with weights, to the sink."""
-    keys, orbit, width = nest.form.keys, nest.join.orbit, len(nest.form.keys)
+    keys, width = form.keys, len(form.keys)
     pieces = ((block, at) for block in blocks for at in range(0, len(block[-1]), READ))
     for block, start in pieces:  # a few rows at a time: grouping them takes memory beside the block
         part = tuple(column[start : start + READ] for column in block)
-        if nest.form.gathers:
+        if form.gathers:
             gathering.add_partials(part[:width], [_times(each, orbit) for each in part[width:]])
             continue
-        slots = zip(nest.form.outputs, part, strict=False)
+        slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
         gathering.add(own, len(part[-1]), columns.__getitem__, counts)

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import RLock
 from time import time
@@ -104,7 +104,12 @@ def _path(name: str) -> Path | None:
         return None
     if code_cache.trouble() is not None:  # it is a temporary one
         return None
-    return folder / f"{_digest(_planner() + name).decode()}.plans"
+    return _file(folder, _planner(), name)
+
+
+@lru_cache(MOST_FILES)
+def _file(folder: Path, planner: str, name: str) -> Path:
+    return folder / f"{_digest(planner + name).decode()}.plans"
 
 
 class PlanFiles:

@@ -7,6 +7,7 @@ and make arrays with its `xp`, inside `driver.use()`. The driver raises CUDA's e
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -27,27 +28,22 @@ from gdatalog.gpu_ops.copies import (
     is_cudas,
 )
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
-from gdatalog.gpu_ops.virtual_pages import (
-    WORD,
-    Pages,
-    PinnedPages,
-    VirtualMemory,
-    VirtualPages,
-    opened,
-)
+from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
+from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
 from gdatalog.records import dataclass
 from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
-# until AWAKE seconds it gives the interpreter's lock to other threads. Then it sleeps between
-# polls for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE. A driver
-# that must not spin sleeps from the start.
+# until AWAKE seconds it gives way to other threads, but does not sleep, since the shortest sleep
+# takes 50 microseconds. Then it sleeps between polls: for 1/SHARE of the time that it has waited,
+# at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
 BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
 MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
+_give_way = getattr(os, "sched_yield", partial(sleep, 0))
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
 
 
@@ -277,7 +273,7 @@ class CupyDriver:
                     if waited > AWAKE or not self.spins:
                         sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
                     elif waited > BUSY:
-                        sleep(0)
+                        _give_way()
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
@@ -310,6 +306,11 @@ class CupyDriver:
             parts.append((array, mine.bytes[at : at + size]))
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
+
+    def clear(self, array: Any) -> None:
+        """Sets an array to zeros."""
+        stream = self._cupy.cuda.get_current_stream().ptr
+        self._cupy.cuda.runtime.memsetAsync(array.data.ptr, 0, array.nbytes, stream)
 
     def write(self, array: Any, values: Any) -> None:
         """Writes a few values of the host to an array, before later kernels."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
+from gdatalog.overhead import spending
 
 if TYPE_CHECKING:
     from gdatalog.storage.trie import TrieLevel

@@ -17,8 +17,6 @@ from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 
-# Searches in the lists of levels: one kernel each, one thread for each value.
-
 
 class Searches(ExpressionOperations):
     """Operations that look values up."""

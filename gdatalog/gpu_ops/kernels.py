@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.account import spending
 from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
+from gdatalog.overhead import spending
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver

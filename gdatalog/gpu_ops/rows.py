@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
+from gdatalog.overhead import spending
 from gdatalog.storage.row_ops import DeviceRows
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 

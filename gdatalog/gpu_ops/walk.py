@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
-from gdatalog.account import spending
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -21,6 +20,7 @@ from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.row_ops import DeviceOps
 
@@ -45,7 +45,9 @@ class KeptLaunch:
             return None
         for used, name in self._used:
             used[name] = next(self._walks.indexes.clock)
-        return self._walks.rows(self._printed, launch, limits, None, brief=True)
+        found = launch.blocks(limits, None, brief=True)
+        self._walks.keep(self._printed, launch)
+        return found
 
 
 class Walks:
@@ -127,9 +129,12 @@ class Walks:
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, part, rooms)
-            return self.rows(run.printed, launch, run.limits, wanted, again)
+            found = launch.blocks(run.limits, wanted)
         finally:
-            run.limits.charge(KEPT_LISTS, 0)
+            _give_back(run.limits)
+        if again:
+            self.keep(run.printed, launch)
+        return found
 
     def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
@@ -138,26 +143,7 @@ class Walks:
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
 
-    def rows(
-        self,
-        printed: PrintedPlan,
-        launch: Launch,
-        limits: Limits,
-        wanted: int | None,
-        again: bool = True,
-        brief: bool = False,
-    ) -> list[Block]:
-        """Runs a launch; keeps it if it may run `again`. `brief`: few rows come to the host."""
-        try:
-            found = launch.blocks(limits, wanted, brief)
-        finally:
-            for what in ("blocks", "lists of tiles"):
-                limits.charge(what, 0)
-        if again:
-            self._keep(printed, launch)
-        return found
-
-    def _keep(self, printed: PrintedPlan, launch: Launch) -> bool:
+    def keep(self, printed: PrintedPlan, launch: Launch) -> bool:
         """Keeps a launch that serves other runs, unless it is large."""
         if not launch.again or launch.nbytes > KEPT_BYTES // 4:
             return False
@@ -176,9 +162,8 @@ class Walks:
             try:
                 launch = self._made(run, WHOLE, MappingProxyType({}))
             finally:
-                for what in ("blocks", "lists of tiles", KEPT_LISTS):
-                    run.limits.charge(what, 0)
-            if not self._keep(run.printed, launch):
+                _give_back(run.limits)
+            if not self.keep(run.printed, launch):
                 return None
         return KeptLaunch(self, run, launch)
 
@@ -199,3 +184,9 @@ class Walks:
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()
+
+
+def _give_back(limits: Limits) -> None:
+    """Returns what a launch has charged."""
+    for what in ("blocks", "lists of tiles", KEPT_LISTS):
+        limits.charge(what, 0)

@@ -116,10 +116,11 @@ def packed(value: Any, places: Places) -> Any:
     for items, found in todo:
         for item in items:
             kind = type(item)
-            number = _NUMBERS.get(kind)
             if kind in _PLAIN:
                 found.append(item)
-            elif number is not None or kind is tuple:
+                continue
+            number = _NUMBERS.get(kind)
+            if number is not None or kind is tuple:
                 inner = [_TUPLE if number is None else number]
                 found.append(inner)
                 todo.append((item if number is None else _VALUES[kind](item), inner))

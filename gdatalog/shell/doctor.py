@@ -20,7 +20,7 @@ from gdatalog.account import default_limit
 from gdatalog.distribution import FORMER, NAME, VERSION, beside, install
 from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass
-from gdatalog.values import visible_lines
+from gdatalog.terminal_text import visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize

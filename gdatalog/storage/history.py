@@ -54,10 +54,9 @@ def extended(
         if version() is not None:
             steps.append((version, rows))
         elif steps:
-            steps[-1] = (steps[-1][0], (*steps[-1][1], *rows))
-    steps = [(version, _merged(rows)) for version, rows in steps]
-    added = accumulate(sum(part.store.at_most for part in rows) for _, rows in reversed(steps))
-    kept = sum(rows <= max(LITTLE, count // 2) for rows in added)
+            steps[-1] = (steps[-1][0], _merged((*steps[-1][1], *rows)))
+    added = accumulate([sum([part.store.at_most for part in rows]) for _, rows in reversed(steps)])
+    kept = sum([rows <= max(LITTLE, count // 2) for rows in added])
     return tuple(steps[len(steps) - kept :])
 
 

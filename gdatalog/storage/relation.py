@@ -207,7 +207,7 @@ class Relation:
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
-            if sum(len(block[0]) for block in blocks) <= SORTED_TOGETHER:
+            if sum([len(block[0]) for block in blocks]) <= SORTED_TOGETHER:
                 return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]

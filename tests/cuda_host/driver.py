@@ -409,6 +409,9 @@ class HostDriver:
     def fetched(self, array: Any) -> Any:
         return array.get()
 
+    def clear(self, array: Any) -> None:
+        array.fill(0)
+
     def write(self, array: Any, values: Any) -> None:
         array.set(values)
 

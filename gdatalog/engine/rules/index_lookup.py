@@ -7,8 +7,9 @@ another by comparing all of them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
@@ -264,23 +265,12 @@ def _find(trie: Trie, depth: int, key: int, low: int, high: int) -> int:
             least, index = dense
             return int(index[key - least]) if 0 <= key - least < len(index) else -1
         high = len(level)
-    at = _bound(level.values, low, high, key, "left")
+    at = bisect_left(level.values.data, key, low, high)  # faster than NumPy for one key
     return at if at < high and level.values[at] == key else -1
 
 
 def _cut(values: Array, low: int, high: int, op: str, bound: int) -> tuple[int, int]:
     """The part of a list whose values compare so with a bound."""
-    if op in ("<", "<="):
-        return low, _bound(values, low, high, bound, "left" if op == "<" else "right")
-    return _bound(values, low, high, bound, "right" if op == ">" else "left"), high
-
-
-def _bound(values: Array, low: int, high: int, key: int, side: Literal["left", "right"]) -> int:
-    """Where a key would stand in a list: before equal values, or after them."""
-    limits = np.iinfo(values.dtype)
-    if key < limits.min:
-        return low
-    if key > limits.max:
-        return high
-    # A key of another type would make NumPy convert the whole list.
-    return low + int(values[low:high].searchsorted(values.dtype.type(key), side))
+    find = bisect_left if op in ("<", ">=") else bisect_right
+    at = find(values.data, bound, low, high)
+    return (low, at) if op in ("<", "<=") else (at, high)
