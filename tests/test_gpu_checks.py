@@ -100,11 +100,6 @@ STATES = [
         INSTALL12,
     ),
     (
-        replace(WELL, built=13, cuda=(13, 0), trial="RuntimeError: Failed to find CUDA headers"),
-        "headers that CuPy includes are missing: RuntimeError: Failed to find CUDA headers",
-        INSTALL13,
-    ),
-    (
         replace(WELL, trial="OutOfMemoryError: Out of memory"),
         "fails: OutOfMemoryError: Out of memory",
         "that the GPU is idle",

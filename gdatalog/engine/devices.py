@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property
 
 if TYPE_CHECKING:
     from gdatalog.engine.device import Device
@@ -30,13 +30,23 @@ ALL = "cuda:all"
 _NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 
 
-@dataclass(frozen=True, slots=True)
 class OpenDevice:
     """A device and why it was chosen. Within `use()`, this thread works on it."""
 
-    device: Device
-    why: str
-    use: Callable[[], AbstractContextManager[None]] = nullcontext
+    def __init__(
+        self,
+        device: Device | Callable[[], Device],
+        why: str,
+        use: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`device` may be a function that makes it when it is first needed, with the engine."""
+        self._made = device
+        self.why = why
+        self.use = use
+
+    @cached_property
+    def device(self) -> Device:
+        return self._made() if callable(self._made) else self._made
 
 
 class LaterGpu:
@@ -224,14 +234,19 @@ def _trouble(number: int, trial: bool) -> tuple[str, str | None] | None:
 
 def _opened(numbers: Sequence[int], why: str, memory: int | None) -> OpenDevice:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
-    from gdatalog.gpu_ops.device import Gpu
 
     first, *others = drivers = list(map(CupyDriver, numbers))
     for driver in drivers:
         driver.prepare()
-    with first.use():
-        if not others:
-            return OpenDevice(Gpu(first, memory), why, first.use)
-        from gdatalog.gpu_ops.group import DeviceGroup
 
-        return OpenDevice(DeviceGroup((first, *others), memory), why, first.use)
+    def made() -> Device:
+        from gdatalog.gpu_ops.device import Gpu
+
+        with first.use():
+            if not others:
+                return Gpu(first, memory)
+            from gdatalog.gpu_ops.group import DeviceGroup
+
+            return DeviceGroup((first, *others), memory)
+
+    return OpenDevice(made, why, first.use)

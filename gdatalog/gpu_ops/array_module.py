@@ -34,14 +34,18 @@ _ONE = ("negative", "absolute", "floor", "ceil", "trunc", "sqrt", "isnan")
 class ArrayModule:
     """The module of a `CupyDriver`'s arrays. `raw`: what makes and copies them, CuPy on a GPU."""
 
+    # These and others are defined below, from their names.
+    absolute: Callable[..., Any]
+    minimum: Callable[..., Any]
+    maximum: Callable[..., Any]
+    multiply: Callable[..., Any]
+
     def __init__(self, driver: Any, raw: Any) -> None:
         self.raw = raw
         self.driver = driver
         self.kernels = Elementwise(driver)
         self.ndarray: Any = type("ndarray", (Operators, raw.ndarray), {"xp": self})
         self.abs = self.absolute
-
-    # ------------------------------------------------------------------------------ new arrays
 
     def empty(self, shape: Shape, dtype: Any = _FLOAT) -> Array:
         return self.ndarray(shape, dtype)
@@ -107,8 +111,6 @@ class ArrayModule:
         self.kernels.apply("copy", made, (a,), a.dtype, (0, step, 0))
         return made
 
-    # ------------------------------------------------------------------------------ entries
-
     def result_type(self, *of: Any) -> np.dtype[Any]:
         return np.result_type(*(a.dtype if isinstance(a, self.ndarray) else a for a in of))
 
@@ -172,8 +174,6 @@ class ArrayModule:
     def append(self, arr: Array, values: Array) -> Array:
         return self.concatenate([arr, values])
 
-    # --------------------------------------------------------------------------- arithmetic
-
     def _computed(self, name: str, args: Sequence[Any], out: Array | None) -> Array:
         common = self.result_type(*args)
         if name in _OF_DOUBLES and common.kind != "f":
@@ -220,8 +220,6 @@ class ArrayModule:
         self.kernels.real(name, made, *given)
         return made
 
-    # --------------------------------------------------------------------------- reductions
-
     def sum(self, a: Array, dtype: Any = None) -> Array:
         """In 64 bits."""
         kind = (a.dtype if dtype is None else np.dtype(dtype)).kind
@@ -262,8 +260,6 @@ class ArrayModule:
         made = self.zeros(length, _INT)
         self.kernels.apply("tally", made, (1, self._flat(x)), _INT, (0, 0, length), x.size)
         return made
-
-    # ------------------------------------------------------------------- sorting, searching
 
     def flatnonzero(self, a: Array) -> Array:
         """The indices of the entries that are not 0. Waits for their number."""
@@ -310,8 +306,6 @@ class ArrayModule:
             found.append(self.diff(self.append(starts, self.full(1, ar.size, _INT))))
         return tuple(found) if len(found) > 1 else found[0]
 
-    # ------------------------------------------------------------------------------ operands
-
     def _flat(self, value: Any) -> Any:
         """An operand without gaps; a number as it is."""
         if not isinstance(value, self.ndarray) or value.flags.c_contiguous:
@@ -320,11 +314,11 @@ class ArrayModule:
 
     def _size(self, *args: Any) -> int:
         """The number of entries of operands, of which each has that many, or one."""
-        sizes = {a.size for a in args if isinstance(a, self.ndarray)}
+        sizes: set[int] = {a.size for a in args if isinstance(a, self.ndarray)}
         found = sizes - {1} or sizes
         if len(found) != 1:
             raise ValueError(f"arrays of {sizes} entries")
-        return next(iter(found))
+        return found.pop()
 
 
 def _function(name: str, count: int) -> Callable[..., Any]:

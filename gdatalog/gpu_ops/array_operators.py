@@ -85,7 +85,7 @@ class Operators:
     def get(self, *args: Any, **kwargs: Any) -> Any:
         """A NumPy array. CuPy would compile a kernel to copy an array with gaps."""
         whole = self if self.flags.c_contiguous else self.xp.copy(self)
-        return super(Operators, whole).get(*args, **kwargs)
+        return self.xp.raw.ndarray.get(whole, *args, **kwargs)
 
     def argsort(self) -> Any:
         return self.xp.argsort(self)

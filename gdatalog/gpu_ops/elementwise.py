@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
 from gdatalog.overhead import spending
-from gdatalog.storage.trie import TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.storage.trie import TrieLevel
 
 Array = Any  # a device array
 
@@ -36,7 +38,15 @@ _KINDS = {
 _REAL, _UNSIGNED = 1 << 8, 1 << 9
 _OUT, _OPERANDS, _MODES = 16, (24, 32, 40), (48, 50, 52)
 _ONE, _NUMBER = 1, 2
-_KERNELS = ("apply", "reduce", "search", "survivors", "look_up", "ranges", "partition")
+_KERNELS: Sequence[str] = (
+    "apply",
+    "reduce",
+    "search",
+    "survivors",
+    "look_up",
+    "ranges",
+    "partition",
+)
 _OF_PARENTS, _DENSE, _FOUND, _AFTER = 1, 2, 4, 8
 _BEGIN, _BOUNDED, _UPPER = 1, 2, 4
 _CUTS = {
@@ -175,9 +185,8 @@ class Elementwise:
     def _load(self, name: str) -> None:
         if name in self._kernels:  # another thread has
             return
-        names, file = _KERNELS, "elementwise.cuh"
-        if name == "real_function":
-            names, file = (name,), "real_functions.cuh"
+        alone = name == "real_function"
+        names, file = ([name], "real_functions.cuh") if alone else (_KERNELS, "elementwise.cuh")
         self._kernels |= self.driver.kernels(source_of(file), names, "operations on arrays")
 
 
