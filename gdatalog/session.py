@@ -76,7 +76,7 @@ class Session:
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self._catalog = Catalog()
+        self.renew(Catalog())
         self.compiler = Compiler()
         self.results = Results()  # of strata
         self.cache = FileCache()

@@ -31,6 +31,7 @@ HOST_ONLY = {
     "test_a_device_without_room_for_copies_is_not_asked",
     "test_a_few_rows_are_found_by_one",
     "test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault",
+    "test_a_round_is_three_launches_and_one_wait",
     "test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps",
     "test_an_interrupt_leaves_the_next_call_right",
     "test_columns_are_copied_to_the_device_once",

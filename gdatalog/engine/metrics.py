@@ -12,12 +12,12 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.limits import Limits
+from gdatalog.overhead import Costs, time_spent
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
@@ -238,13 +238,14 @@ class StratumMetrics:
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count
 
-    def end_round(self) -> None:
+    def end_round(self) -> list[RuleRound]:
         """Ends the round of these rules and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
         self.rules += done
         self._most()
+        return done
 
     def mark(self) -> Mark:
         return self.rounds, len(self.rules), tuple(self._open)

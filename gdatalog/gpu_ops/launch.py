@@ -16,7 +16,6 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.calls import (
     CLEARED,
     DTYPES,
@@ -40,12 +39,13 @@ from gdatalog.gpu_ops.control_words import (
     Word,
     capacity,
 )
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists
 from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import is_on_host
@@ -170,7 +170,8 @@ class Launch:
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
         part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
-        given["sizes"] = self.xp.asarray(np.array([*part, *sizes] or [0], dtype=np.int64))
+        self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
+        given["sizes"] = self.xp.asarray(self.sizes)
         for argument in printed.arguments:
             if argument.kind in SHARED:
                 at = argument.levels[0]
