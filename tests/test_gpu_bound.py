@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
 
 import gdatalog as gd
 from gdatalog.gpu_ops import launch
@@ -14,9 +15,13 @@ from gdatalog.gpu_ops.cupy_driver import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
 from gdatalog.gpu_ops.launch import Launch
+from tests import test_engine_oracle as oracle
+from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.driver import HostKernel
+from tests.draw import Drawn, Profile, programs
+from tests.oracle_values import canonical
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")]
 
@@ -235,3 +240,39 @@ def test_several_devices_answer_as_one(made: list[Launch]) -> None:
         for text in (COUNT, ROWS):
             for _ in range(4):
                 asked.rows(text, **({"x": 5} if "$x" in text else {}))
+
+
+# One relation by one rule, or a few.
+ALONE = Profile(
+    types=("int", "int", "float", "symbol"),
+    arities=(1, 2, 2, 3),
+    rows=30,
+    most=1,
+    features=frozenset({"chain", "compare", "compute", "distinct", "fail", "head", "negate"}),
+)
+
+
+def asked_again(text: str, data: oracle.Data, defined: set[str], _: Any) -> oracle.Relations:
+    """Asks three times over half of the data, and three times over all of it."""
+    (name,) = defined
+    rows: set[tuple[Any, ...]] = set()
+    with gd.connect(device="cpu") as db:
+        db.workspace.device = Gpu(HostDriver())
+        db.workspace.tune(kernels_worth=0)
+        for parts in (2, 1):
+            for each, (types, of) in data.items():
+                db.load(each, oracle.frame(types, of[::parts]))
+            for turn in range(3):
+                db.workspace.results.clear()
+                found = {tuple(map(oracle.plain, row)) for row in db.query(text).fetchall()}
+                assert turn == 0 or canonical(found) == canonical(rows), (parts, turn)
+                rows = found
+    return {name: rows}
+
+
+@pytest.mark.slow
+@share(5)
+@given(programs(ALONE))
+def test_drawn_rules(drawn: Drawn) -> None:
+    assume(len(drawn.defined) == 1 and drawn.data)
+    oracle.agrees_in(asked_again, drawn)
