@@ -48,7 +48,11 @@ def on_host(device: str, *, pages: bool = True, **told: Any) -> gd.Database:
         drivers = [HostDriver(number=number) for number in range(1 + device.count(","))]
         if not pages:
             drivers[0].virtual = HostMemory(0)
-        made = DeviceGroup(drivers) if drivers[1:] else Gpu(Clocked(drivers[0]), db.memory_limit)
+        made = (
+            DeviceGroup(drivers)
+            if drivers[1:]
+            else Gpu(Clocked(drivers[0]), told.get("memory_limit"))
+        )
         db.workspace.device = made
         db.workspace.tune(cell_bytes=100, shared_from=0)
     return db
