@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Lock, local
+from threading import Lock, local
 from typing import Any, Generic, TypeVar
 
 from gdatalog.cancellation import PATIENCE
@@ -21,12 +21,23 @@ Made = TypeVar("Made")
 class Claim(Generic[Made]):
     """Work that one thread does. `found`: its result, for the threads that wait."""
 
-    __slots__ = ("ended", "found", "what")
+    __slots__ = ("_runs", "found", "what")
 
     def __init__(self, what: object) -> None:
         self.what = what
         self.found: Made | None = None
-        self.ended = Event()
+        self._runs = Lock()  # held until the work ends
+        self._runs.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits at most this long; returns whether the work has ended."""
+        if not self._runs.acquire(timeout=seconds):
+            return False
+        self._runs.release()
+        return True
+
+    def end(self) -> None:
+        self._runs.release()
 
 
 class _Held(local):
@@ -57,7 +68,7 @@ class Claims(Generic[Made]):
                 if other is None or _here.claims:
                     self._running.append(mine)
                     break
-            while not other.ended.wait(PATIENCE):
+            while not other.wait(PATIENCE):
                 poll()
             if other.found is not None:
                 yield other
@@ -75,7 +86,7 @@ class Claims(Generic[Made]):
         with self._lock:
             if claim in self._running:
                 self._running.remove(claim)
-        claim.ended.set()
+                claim.end()
 
 
 def give_up() -> None:

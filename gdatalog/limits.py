@@ -1,16 +1,14 @@
-"""The limits of a query: chunk size, memory, cancellation."""
+"""The limits of a query: rows, memory, cancellation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.join_plan import Branch, Generate, Join, RulePlan
 from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -56,9 +54,18 @@ class Limits:
     account: Account = field(init=False)
     _written: int = field(init=False)  # bytes in temporary files at the start
 
-    def __post_init__(self) -> None:
-        self.account = Account(self.memory, self.spill)
-        self._written = 0 if self.spill is None else self.spill.written
+    def __init__(
+        self,
+        chunk: int = 1 << 19,
+        memory: int | None = None,
+        spill: Spill | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.chunk, self.memory, self.spill = chunk, memory, spill
+        self.watch = current_watch() if watch is None else watch
+        self.most_rows, self.to_host, self.looked, self.checks = None, False, 0, []
+        self.account = Account(memory, spill)
+        self._written = 0 if spill is None else spill.written
 
     def poll(self) -> None:
         self.watch.poll()
@@ -74,13 +81,12 @@ class Limits:
         finally:
             self.checks.remove(check)
 
-    @contextmanager
-    def within(self, rows: int | None) -> Iterator[Budget | None]:
+    def within(self, rows: int | None) -> AbstractContextManager[Budget | None]:
         """Within this context, polling raises `OverBudget` once more rows have been looked at."""
-        if rows is None:
-            yield None
-            return
-        budget = Budget(self.looked + rows)
+        return nullcontext() if rows is None else self._spending(Budget(self.looked + rows))
+
+    @contextmanager
+    def _spending(self, budget: Budget) -> Iterator[Budget]:
 
         def check() -> None:
             if self.looked > budget.end:
@@ -116,51 +122,30 @@ class Limits:
         self.account.charge(what, count)
 
 
-# -------------------------------------------------------------------------------- the memory budget
-
-
-# What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
-# while it is searched, and the gathered columns afterwards.
-BYTES_PER_ROW = 160
-LARGEST_CHUNK = 1 << 17  # larger chunks are no faster: they exceed the caches
-SMALLEST_CHUNK = 256
-SHARE = 8  # chunks take at most this part of the free memory
-
-
-def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
-    """How many rows each level of this plan may have at once, if every level is full.
-
-    `spare`: free bytes; chunks of more than `largest` rows are no faster.
-    """
-    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
-
-
-def levels_of(plan: RulePlan) -> int:
-    """How many levels hold a chunk of rows at the same time, at most."""
-    wide = (Join, Generate, Branch)
-    steps = (all_steps(join.steps) for join in plan.joins)
-    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
-
-
-@contextmanager
-def accounted(limits: Limits, device: str) -> Iterator[None]:
+class accounted:
     """Within this context, the thread charges the memory that it holds to these limits.
 
     If a relation does not fit, its charges are undone, because the next one may be small.
     """
-    watch, before, account = limits.watch, limits.watch.account, limits.account
-    watch.account = account
-    running = nullcontext() if account.beside is None else account.beside.with_one(account)
-    try:
-        with running, account.restoring(MemoryLimitError):
-            yield
-    except MemoryLimitError:
-        raise
-    except MemoryError as error:
-        if device == "cpu":
-            raise
-        hint = 'another process may hold some; or run on the CPU, device="cpu"'
-        message = f"{device} has not enough memory for this: {error}"
-        raise MemoryLimitError(message, hint=hint) from error
-    finally:
-        watch.account = before
+
+    __slots__ = ("_account", "_before", "_begun", "_device", "_held", "_watch")
+
+    def __init__(self, limits: Limits, device: str) -> None:
+        self._watch, self._account, self._device = limits.watch, limits.account, device
+        self._before = self._watch.account
+
+    def __enter__(self) -> None:
+        account = self._account
+        self._watch.account, self._held = account, account.held.copy()
+        self._begun = account.beside is not None and account.beside.begin(account)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._watch.account, account = self._before, self._account
+        if self._begun and account.beside is not None:
+            account.beside.end(account)
+        if isinstance(error, MemoryLimitError):
+            account.restore(self._held)
+        elif isinstance(error, MemoryError) and self._device != "cpu":
+            hint = 'another process may hold some; or run on the CPU, device="cpu"'
+            message = f"{self._device} has not enough memory for this: {error}"
+            raise MemoryLimitError(message, hint=hint) from error

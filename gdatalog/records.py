@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 Made = TypeVar("Made")
@@ -188,9 +189,6 @@ def _standard(cls: type[Any]) -> Any:
     return dataclasses.make_dataclass(cls.__name__, fields, frozen=frozen, eq=eq)
 
 
-# ---------------------------------------------------------------------------------- methods
-
-
 def _first_inits(made: list[type[Any]]) -> Callable[..., None]:
     """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
     method takes as long as a hundred calls. After `UNCOMPILED_CALLS` the compiled method replaces
@@ -273,7 +271,14 @@ def _init(cls: type[Any]) -> Any:
         else:
             given = field.default is not _MISSING
             parameters.append(f"{name}=_default_{name}" if given else name)
-        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        slot = getattr(cls, name, None)
+        if not frozen:
+            lines.append(f"self.{name} = {value}")
+        elif isinstance(slot, MemberDescriptorType):  # faster than by its name
+            names[f"_set_{name}"] = slot.__set__
+            lines.append(f"_set_{name}(self, {value})")
+        else:
+            lines.append(f"_set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     body = "\n ".join(lines or ["pass"])
@@ -367,13 +372,11 @@ def _setstate(self: Any, state: list[Any]) -> None:
 
 def _replace(of: Any, /, **changes: Any) -> Any:
     """Like `dataclasses.replace`."""
-    for field in getattr(of, _FIELDS).values():
-        if not field.init:
-            if field.name in changes:
-                raise ValueError(f"{field.name} is not given to __init__")
-        elif field.name not in changes:
-            changes[field.name] = getattr(of, field.name)
-    return of.__class__(**changes)
+    values = {name: getattr(of, name) for name in of.__match_args__}
+    for name in changes.keys() & (getattr(of, _FIELDS).keys() - values.keys()):
+        raise ValueError(f"{name} is not given to __init__")
+    values.update(changes)
+    return of.__class__(**values)
 
 
 def _fields(of: Any) -> tuple[Field, ...]:

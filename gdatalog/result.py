@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable
+from gdatalog.cancellation import LATE, cancellable
 from gdatalog.errors import DeviceError, UsageError
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
@@ -261,9 +261,11 @@ class Result:
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
-        columns = cancellable(
-            count, lambda: decode_blocks(rows, relation.types, self._symbols, room), "writing"
-        )
+        given = rows, relation.types, self._symbols, room
+        if count < LATE:
+            columns = decode_blocks(*given)
+        else:
+            columns = cancellable(count, lambda: decode_blocks(*given), "writing")
         return Table(relation.columns, relation.types, columns, count)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
@@ -350,7 +352,8 @@ class Result:
         with device.use():
             blocks = blocks or [tuple(column[:0] for column in device.as_they_are())]
             rows = device.ops.concatenate(blocks)
-            return [device_values(*each) for each in zip(rows, types, strict=True)]
+            values = (device_values(*each) for each in zip(rows, types, strict=True))
+            return list(map(device.ops.xp.plain, values))
 
     @property
     def categories(self) -> Array:

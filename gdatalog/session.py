@@ -76,7 +76,7 @@ class Session:
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self._catalog = Catalog()
+        self.renew(Catalog())
         self.compiler = Compiler()
         self.results = Results()  # of strata
         self.cache = FileCache()
@@ -129,10 +129,8 @@ class Session:
 
     @property
     def binds(self) -> bool:
-        """Whether queries are bound to relations: those of trusted programs on the CPU of this
-        process."""
-        elsewhere = self.device is not CPU or self.cluster is not None or self.later is not None
-        return not (elsewhere or self.untrusted) and self.chunk_rows is None
+        """Whether queries are bound to relations: those of trusted programs in this process."""
+        return self.cluster is None and not self.untrusted and self.chunk_rows is None
 
     @property
     def why(self) -> str:
@@ -276,6 +274,8 @@ class Session:
             Scope(self.symbols, values),
             Metrics(lasting=False),
             self.settings,
+            self.device,
+            later=self.auto,
         )
         return context
 

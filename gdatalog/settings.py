@@ -100,6 +100,7 @@ class Thresholds:
     # Rounds on a device.
     device_from: int = 1_000_000  # rows that rules read on the CPU before the device is used
     device_from_turn: int = 100_000  # ... if a run of a rule reads this many on average
+    compiled_rounds_from: int = 10_000  # expected rows before recursion, if kernels are compiled
     bitmap_rounds_from: int = 20_000  # rows of inputs that start rounds with bitmaps at once
     bitmap_room_share: int = 4  # the device's memory divided by this: room for bitmaps
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case

@@ -1,39 +1,19 @@
-"""A thread pool, threads that can be cancelled anywhere, and imports that cannot be interrupted.
-
-A half-imported C library cannot be imported again: every later call would fail. So Ctrl-C and
-cancellation wait until an import of another package is done.
-
-Python swallows exceptions in callbacks, such as those of weak references: it prints "Exception
-ignored in ..." and continues. This module raises a swallowed Ctrl-C or cancellation again after the
-callback.
-"""
+"""A thread pool, and threads that can be cancelled anywhere."""
 
 from __future__ import annotations
 
 import _imp
-import gc
 import os
 import sys
-from _thread import interrupt_main
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ctypes import c_ulong, py_object, pythonapi
-from functools import partial
-from importlib import import_module
-from importlib.machinery import ModuleSpec
 from queue import SimpleQueue
-from threading import Event, Lock, RLock, Thread, Timer, current_thread, local, main_thread
+from threading import Event, Lock, Thread
 from time import sleep
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs as Lost
 
 MOMENT = 0.005  # seconds
-_UNCOLLECTED = RLock()  # held to change the next two
-_uncollected = 0  # contexts that have disabled garbage collection
-_collects = True  # whether the first of them found it enabled
+GIVES_WAY = 10  # how much lower the priority of the pool's threads is
 
 
 class PoolTask:
@@ -67,16 +47,38 @@ class _Pooled(Thread):
     def __init__(self) -> None:
         super().__init__(name="gdatalog", daemon=True)
         self.tasks: SimpleQueue[PoolTask] = SimpleQueue()
+        _pool.append(self)
 
     def run(self) -> None:
+        if _gives_way:
+            self.lower()
         while True:
             task = self.tasks.get()
             task.run()
             del task  # release its data
             _idle.append(self)
 
+    def lower(self) -> None:
+        """Lowers its priority, where threads have their own: on Linux."""
+        if sys.platform == "linux" and self.native_id is not None:
+            with suppress(OSError):  # not allowed here
+                usual = os.getpriority(os.PRIO_PROCESS, os.getpid())
+                os.setpriority(os.PRIO_PROCESS, self.native_id, usual + GIVES_WAY)
+
 
 _idle: list[_Pooled] = []  # `append` and `pop` are atomic
+_pool: list[_Pooled] = []  # all threads
+_gives_way = False
+
+
+def give_way() -> None:
+    """Lowers the priority of the pool's threads, because several threads make calls: a short one
+    does not wait until a long one, whose loops have all cores, has used its time slices."""
+    global _gives_way
+    if not _gives_way:
+        _gives_way = True  # for threads that start now
+        for thread in list(_pool):
+            thread.lower()
 
 
 def begun(work: Callable[[], None]) -> PoolTask:
@@ -91,8 +93,16 @@ def begun(work: Callable[[], None]) -> PoolTask:
     return task
 
 
+def _forked() -> None:
+    """Resets a forked child: threads do not survive a fork."""
+    global _gives_way
+    _gives_way = False
+    _idle.clear()
+    _pool.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 def release_import_lock() -> None:
@@ -186,203 +196,3 @@ def _raised() -> None:
     """Lets pending asynchronous exceptions of this thread be raised here."""
     for _ in range(10):  # Python checks at each iteration of a loop
         pass
-
-
-# Imports, and interrupts within them.
-
-
-_ours = frozenset({"gdatalog", "__main__"})
-
-
-_unfinished: list[bool] = []  # not empty: an import may have been interrupted
-
-
-def _import_packages() -> None:
-    """Imports the packages that an interrupted import has left out while it imported some of their
-    modules: these would be imported in another order than the package's."""
-    for name in sorted(sys.modules):
-        package = name.rpartition(".")[0]
-        if name.startswith("gdatalog.") and package not in sys.modules:
-            import_module(package)
-    _unfinished.clear()
-
-
-class _ThreadState(local):
-    """State of a thread."""
-
-    within = 0  # depth of nested calls of gdatalog
-    importing = False  # whether an uninterruptible import runs
-
-
-_here = _ThreadState()
-
-
-@contextmanager
-def whole_imports() -> Iterator[None]:
-    """Within this context, Ctrl-C does not interrupt this thread's imports."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-    if not getattr(sys.unraisablehook, _MARK, False):
-        sys.unraisablehook = _raising_again(sys.unraisablehook)
-    _here.within += 1
-    try:
-        if _unfinished:
-            _import_packages()
-        yield
-    except BaseException:  # signal handlers may raise anything
-        release_import_lock()
-        _unfinished.append(True)
-        raise
-    finally:
-        _here.within -= 1
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Disables garbage collection within this context: imports and plans leave no garbage, and
-    collecting would take a tenth of their time. The last of several threads enables it again."""
-    global _uncollected, _collects
-    entered = False
-    try:
-        with _UNCOLLECTED:
-            if not _uncollected:
-                _collects = gc.isenabled()
-            _uncollected += 1
-            entered = True
-            gc.disable()
-        yield
-    finally:
-        if entered:
-            with _UNCOLLECTED:
-                _uncollected -= 1
-                if not _uncollected and _collects:
-                    gc.enable()
-
-
-@contextmanager
-def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
-    """Delays Ctrl-C and cancellation of this thread within this context, until `done`: an import
-    would treat them as its own failure."""
-    thread = current_thread()
-    if isinstance(thread, CancellableThread):
-        with thread.held(done):
-            yield
-        return
-    if thread is not main_thread():
-        yield
-        return
-    import signal
-
-    came: list[signal.Signals] = []
-
-    def note(number: int, _: object) -> None:
-        came.append(signal.Signals(number))
-
-    before: dict[signal.Signals, Any] = {}
-    try:
-        # The shell also raises from the handlers of a timer and of its end.
-        others = (getattr(signal, n, signal.SIGINT) for n in ("SIGALRM", "SIGTERM", "SIGHUP"))
-        for number in (signal.SIGINT, *others):
-            if callable(signal.getsignal(number)):
-                before.setdefault(number, signal.getsignal(number))
-                signal.signal(number, note)
-        yield
-    finally:
-        for number, handler in reversed(before.items()):
-            signal.signal(number, handler)
-        for late in dict.fromkeys(came):
-            soon(partial(interrupt_main, late), done)
-
-
-_MARK = "raises_again"
-
-
-def _raising_again(otherwise: Callable[[Lost], object]) -> Callable[[Lost], None]:
-    """A hook for swallowed exceptions that raises cancellation and Ctrl-C again; `otherwise`: the
-    hook for all others."""
-
-    def swallowed(lost: Lost) -> None:
-        thread = current_thread()
-        if lost.exc_type in (Abandoned, KeyboardInterrupt):
-            release_import_lock()  # it may have been in a callback during an import
-        if lost.exc_type is Abandoned and isinstance(thread, CancellableThread):
-            Timer(MOMENT, thread.end).start()
-        elif lost.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
-            Timer(MOMENT, interrupt_main).start()
-        else:
-            otherwise(lost)
-
-    setattr(swallowed, _MARK, True)
-    return swallowed
-
-
-class _Finder:
-    """An import finder that delegates to the others, and makes modules load uninterrupted."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        top = name.partition(".")[0]
-        if _here.importing or top in sys.stdlib_module_names or top in _ours:
-            return None
-        if not (_here.within or _asked_by_us()):
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
-                continue
-            spec: ModuleSpec | None = find(name, path, target)
-            if spec is not None:
-                _load_whole(spec.loader)
-                return spec
-        return None
-
-
-def _asked_by_us() -> bool:
-    """Whether code of this package waits for the import that looks for a module. The answer to an
-    import within another one was given with that one."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _package_of(frame) == "importlib":
-        frame = frame.f_back
-    while frame is not None and _package_of(frame) != "importlib":
-        if _package_of(frame) == "gdatalog" and frame.f_globals is not globals():
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
-
-
-def _load_whole(loader: Any) -> None:
-    """Makes a module's loader execute it uninterrupted."""
-    execute = getattr(loader, "exec_module", None)
-    if execute is None or not hasattr(loader, "__dict__"):
-        return
-
-    def exec_module(module: ModuleType) -> None:
-        vars(loader).pop("exec_module", None)
-
-        def done() -> bool:
-            return not getattr(module.__spec__, "_initializing", False)
-
-        complete = False
-        try:
-            with undisturbed(done):
-                _here.importing = True
-                try:
-                    with uncollected():
-                        execute(module)
-                    complete = True
-                finally:
-                    _here.importing = False
-        except KeyboardInterrupt:
-            if not complete:
-                raise
-            soon(interrupt_main, done)  # it came just behind the import
-
-    loader.exec_module = exec_module
-
-
-_finder = _Finder()

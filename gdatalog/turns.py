@@ -19,6 +19,7 @@ from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.claims import give_up
 from gdatalog.errors import UsageError
 from gdatalog.progress import OnProgress
+from gdatalog.threads import give_way
 
 _every: WeakSet[Turns] = WeakSet()
 
@@ -92,6 +93,8 @@ class Turns:
             with watch.call(on_progress, seconds):
                 if not nested:
                     self._running[get_ident()] = watch
+                    if len(self._running) > 1:
+                        give_way()
                 yield watch
         finally:
             if not nested:

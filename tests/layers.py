@@ -19,12 +19,12 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files", "settings",
+    "records", "errors", "values", "terminal_text", "progress", "account", "overhead", "threads",
+    "importing", "cancellation", "distribution", "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
-    "claims", "storage", "codegen", "cpu_ops", "printer", "limits", "calls", "gpu_ops",
+    "claims", "storage", "codegen", "cpu_ops", "printer", "limits", "chunks", "calls", "gpu_ops",
     "executors", "engine",
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
@@ -39,20 +39,34 @@ MAY_IMPORT = {
     "distribution": set(),
     "own_files": set(),
     "threads": set(),
+    "importing": {"threads"},
     "values": {"records"},
-    "errors": {"records", "values"},
-    "progress": {"records", "values"},
+    "terminal_text": set(),
+    "errors": {"records", "values", "terminal_text"},
+    "progress": {"records", "values", "terminal_text"},
+    "overhead": {"records"},
     "account": {"records", "errors", "progress", "values"},
-    "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "cancellation": {
+        "records",
+        "account",
+        "errors",
+        "importing",
+        "overhead",
+        "progress",
+        "terminal_text",
+        "threads",
+        "values",
+    },
     "claims": {"cancellation"},
-    "turns": {"cancellation", "claims", "errors", "progress"},
+    "turns": {"cancellation", "claims", "errors", "progress", "threads"},
     "options": {"errors", "settings"},
     "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE | {"codegen"},
-    "codegen": {"records", "account", "distribution", "own_files"},
+    "codegen": {"records", "overhead", "distribution", "own_files"},
     "limits": BASE | {"plan"},
+    "chunks": BASE | {"plan"},
     "calls": BASE | {"plan", "storage", "limits"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "planner": BASE | {"parser", "plan", "storage", "codegen", "cpu_ops"},
@@ -100,25 +114,29 @@ UPWARDS = {
 ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
-        __init__ cells layout morsels shares buckets fragments share_search bucket_store collector
-        cluster_run replicated in_place partitioned
+        __init__ cells layout morsels shares buckets fragments share_search bucket_store
+        collector cluster_run replicated block_worker in_place partitioned
     """,
-    "cluster/pool": "broadcast calls task_stage __init__",
+    "cluster/pool": "broadcast_files broadcast calls task_stage __init__",
     "cluster/recursion": """
-        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
-        hash_partitions
+        __init__ routes key_range key_ranges parcels hash_partition owner_steps owner_files
+        checkpoints hash_partitions
     """,
     "cluster/rows": """
-        __init__ shuffle texts survey row_statistics graph_degrees row_keeper loading
-        dask_frames parquet_files
+        __init__ shuffle texts survey row_statistics graph_degrees part_calls row_keeper
+        loading dask_frames parquet_files
     """,
-    "cluster/workers": "__init__ own_device own_process stored_rows local connection",
+    "cluster/workers": """
+        __init__ own_device own_process stored_rows serving local worker_list connection
+    """,
     "codegen": """
-        __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers
-        llvm_values entry_point llvm_statements machine ir_modules object_files native
+        __init__ function_names loop_language cache helpers function_trees types
+        llvm_numbers llvm_values entry_point llvm_statements machine ir_modules object_files
+        native_calls native
     """,
     "codegen/helpers": """
-        elements atomics __init__ values lists bits hash_tables lattice text_sets lines
+        elements atomics __init__ values lists list_merges marks tallies bits recoding
+        bit_rows hash_tables key_sets group_sets lattice numbered_groups text_sets lines
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
@@ -128,21 +146,21 @@ ORDER = {
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
         rule_plans recent catalog facts compiler device devices context index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
-        remainders scans rules fixpoint scan_or_index draft encoding stratum_run variants
-        replanning operators stratum_plan placing recursion_planner stratum_planner counting
-        evaluator untrusted execution
+        remainders scans rules prepared_rules fixpoint scan_or_index draft encoding stratum_run
+        variants replanning operators stratum_plan placing recursion_planner stratum_planner
+        counting evaluator untrusted execution
     """,
     "engine/fixpoint": """
         __init__ lattice_rounds row_sets row_bitmap maintained nearby start_groups spans
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
-        incremental lattice linear partitioned counted workers worklist
+        __init__ base again copy fallback host once placed semi_naive row_rounds when_compiled
+        bitmap_rounds codes incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
-        over_tables evaluate
+        over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
@@ -155,22 +173,28 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
-        cupy_driver heads sources kernels transfers cpp_lines translate trie_building
+        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
+        cupy_kernel sources elementwise array_operators array_module cupy_driver probe
+        diagnosis heads
+        kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk intersection_sources intersection lanes sums device helper group
+        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        helper group
     """,
-    "notebook": "cell answers options help messages magics __init__",
+    "notebook": """
+        cell answers variables options help messages completion listing progress_bar magics
+        __init__
+    """,
     "parser": """
         syntax tokens facts conversions heads words failure fact_statements precedence
         format lists operators builder grammar aggregate_mistakes missing_operands
         directive_words sql_mistakes missing_dots directive_mistakes mistakes invalid_words
         scanner stored reading includes completeness __init__
     """,
-    "patterns": "pattern suites orbits queries __init__",
+    "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan merged functions conditions effects grouped_rows nest cells
-        format stored slices page_schedule placement schedule
+        __init__ join_plan expression_text merged functions conditions effects grouped_rows
+        nest cells labels format stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
@@ -202,22 +226,31 @@ ORDER = {
         cached_intersections level_loop levels tallies branches module lattice worklist
         worklist_tile
     """,
-    "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
+    "report": """
+        tree passes numbers folded round_table rules mermaid text shown indexes plan_nodes
+        plan_tree shared_joins hints costliest profile_tree __init__
+    """,
     "shell": """
         __init__ messages progress_line doctor options output conversation program typed
-        statements commands editor repl arguments pattern_commands cli start
+        statements parameters registry saving commands editor repl arguments
+        pattern_commands cli start
     """,
-    "shell/editor": "__init__ terminal known completion highlighting lexer toolkit prompt",
+    "shell/commands": "cluster database plans rules settings __init__",
+    "shell/editor": """
+        __init__ terminal known candidates signatures statement_completion completion
+        word_kinds highlighting lexer toolkit bar prompt
+    """,
     "storage": """
         __init__ imported_later places load_options table text_functions device_columns
-        column_arrays columns export spill pipes symbols threads row_groups as_text wrong_cells
-        cells plain_text delimited raw rows grouped_rows file_sets row_order key_space
-        data_files column_matching headers dictionary keys sorting row_ids frames row_ops
-        on_device text_files selection duplicates spilled_groups json_files line_blocks
-        parquet_groups readers trie trie_slices row_tests degrees laid_tries facts_files kept
-        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
-        loop_tables remote trie_builder value_counts quantiles device_statistics statistics
-        membership deferred_rows history coded parts ranked_tries relation key_columns
+        column_arrays columns export spill pipes symbols threads row_groups as_text
+        wrong_cells cells plain_text delimited raw rows grouped_rows file_sets row_order
+        key_space data_files column_matching headers dictionary keys sorting row_ids missing
+        frames row_ops on_device text_files selection duplicates spilled_groups json_files
+        line_blocks parquet_groups file_bytes large_files readers trie trie_slices row_tests
+        degrees laid_tries facts_files kept row_store temporary_files writers parquet_folder
+        graph count_tables spilled_tries loop_tables remote trie_builder value_counts
+        quantiles device_statistics statistics membership deferred_rows history coded parts
+        ranked_tries relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

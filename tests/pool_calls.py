@@ -13,7 +13,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.joins import buckets
 from gdatalog.cluster.joins.cells import CellResult
-from gdatalog.cluster.pool import broadcast
+from gdatalog.cluster.pool import broadcast_files
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 
 
@@ -93,7 +93,7 @@ def length(trie: Any) -> int:
 
 def held() -> list[str]:
     """What values this worker has, by their files."""
-    return list(broadcast._held)
+    return list(broadcast_files._held)
 
 
 def looked_at(values: dict[str, Any]) -> tuple[dict[str, str], int]:
@@ -109,7 +109,7 @@ def prefixes(dask_scheduler: Any) -> list[str]:
 
 
 def forget_all() -> None:
-    broadcast.forget(tuple(held()))
+    broadcast_files.forget(tuple(held()))
 
 
 def where(seconds: float, values: Any) -> int:

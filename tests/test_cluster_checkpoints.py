@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
-from gdatalog.cluster.recursion import checkpoints, hash_partitions, owner_steps
+from gdatalog.cluster.recursion import checkpoints, hash_partitions, owner_files, owner_steps
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.owner_steps import PartitionState, StaleState
@@ -35,13 +35,7 @@ from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
 from tests.recursion_here import Here, Recursion, Stage, copied
 from tests.test_cluster_faults import kill, until
-from tests.test_cluster_recursion import (
-    CLOSURE,
-    SQUARED,
-    _interpret,
-    everywhere,
-    graph,
-)
+from tests.test_cluster_recursion import CLOSURE, SQUARED, _interpret, everywhere, graph
 from tests.tuned import tune
 
 pytestmark = [
@@ -223,7 +217,7 @@ def test_where_there_is_no_room_there_is_no_checkpoint(
         def full(*_: Any, problem: BaseException = problem) -> None:
             raise problem
 
-        monkeypatch.setattr(checkpoints, "saved", full)
+        monkeypatch.setattr(owner_files, "saved", full)
         pool = Dying(2, {15})
         found, told = rounds(pool)
         assert len(found) == 210 and "0 checkpoints" in told

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.workers import connection
-from gdatalog.cluster.workers.connection import Connection, Worker, problem_of, raises_if_lost
+from gdatalog.cluster.workers import worker_list
+from gdatalog.cluster.workers.connection import Connection, raises_if_lost
+from gdatalog.cluster.workers.worker_list import Worker, problem_of
 from tests.clusters import Workers
 
 TRIANGLES = "n(count()) <- E(a,b), E(b,c), E(a,c)."
@@ -115,7 +116,7 @@ def test_somebody_else_there(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -
 def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr(connection, "IN_TIME", 0.1)
+    monkeypatch.setattr(worker_list, "IN_TIME", 0.1)
     with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty:
         assert "has no workers: none came within" in said(empty)
 
@@ -143,7 +144,7 @@ def test_dask_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_places_that_cannot_run_our_work() -> None:
     here = f"{sys.version_info.major}.{sys.version_info.minor}.0"
-    own = connection.sources()
+    own = worker_list.sources()
     assert problem_of((here, gd.__version__, 1, own)) is None
     missing = ModuleNotFoundError("No module named 'gdatalog'", name="gdatalog")
     others = [
@@ -204,21 +205,21 @@ class Scheduler:
             raise self.of_scheduler
 
 
-WELL = (sys.version.split()[0], gd.__version__, 16 << 30, connection.sources(), False)
+WELL = (sys.version.split()[0], gd.__version__, 16 << 30, worker_list.sources(), False)
 MISSING = ModuleNotFoundError("No module named 'gdatalog'", name="gdatalog")
 
 
 def test_the_first_that_cannot_be_used_is_named() -> None:
     with pytest.raises(gd.DeviceError) as error:
-        connection.look(Scheduler([WELL, MISSING], ValueError("not allowed")))
+        worker_list.look(Scheduler([WELL, MISSING], ValueError("not allowed")))
     assert error.value.message == (
         "the worker at tcp://10.0.0.3:1 cannot be used: gdatalog is not installed there"
     )
     with pytest.raises(gd.DeviceError) as error:
-        connection.look(Scheduler([MISSING, MISSING], MISSING))
+        worker_list.look(Scheduler([MISSING, MISSING], MISSING))
     assert error.value.message.endswith("not installed there; the same at 2 more of 3")
     with pytest.raises(gd.DeviceError, match="the scheduler cannot be used"):
-        connection.look(Scheduler([WELL, WELL], MISSING))
+        worker_list.look(Scheduler([WELL, WELL], MISSING))
 
 
 def test_what_a_client_asked_for_itself_is_not_taken_for_all() -> None:
@@ -230,7 +231,7 @@ def test_what_a_client_asked_for_itself_is_not_taken_for_all() -> None:
             told = super().scheduler_info(n_workers)
             return told if self.asked == 3 else {"workers": {}}
 
-    assert len(connection.workers_told(Crossed([WELL, WELL]))) == 2
+    assert len(worker_list.workers_told(Crossed([WELL, WELL]))) == 2
 
 
 def test_workers_that_all_died_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,14 +241,14 @@ def test_workers_that_all_died_just_now(monkeypatch: pytest.MonkeyPatch) -> None
             return found
 
     dead = [ConnectionResetError("reset"), OSError("closed")]
-    assert len(connection.look(Dying(dead, ValueError("not allowed")))) == 2
-    monkeypatch.setattr(connection, "IN_TIME", 0)
+    assert len(worker_list.look(Dying(dead, ValueError("not allowed")))) == 2
+    monkeypatch.setattr(worker_list, "IN_TIME", 0)
     with pytest.raises(gd.DeviceError, match="cannot be used: it does not answer: reset"):
-        connection.look(Scheduler(dead, ValueError("not allowed")))
+        worker_list.look(Scheduler(dead, ValueError("not allowed")))
 
 
 def test_workers_without_a_limit_share_their_machine() -> None:
-    found = connection.look(Scheduler([WELL, WELL], ValueError("not allowed")))
+    found = worker_list.look(Scheduler([WELL, WELL], ValueError("not allowed")))
     assert [worker.name for worker in found] == ["9", "10"]
     assert found[0] == Worker("tcp://10.0.0.3:1", "9", "10.0.0.2", 2, 8 << 30)
     assert found[0].budget < 4 << 30 and str(found[0]) == "tcp://10.0.0.3:1: 2 threads, 8.0 GiB"

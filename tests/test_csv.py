@@ -13,7 +13,7 @@ from loading import joined
 
 import gdatalog as gd
 from gdatalog.records import replace
-from gdatalog.storage import delimited, line_blocks, readers
+from gdatalog.storage import delimited, large_files, line_blocks
 from gdatalog.storage.delimited import Delimited
 from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions, TypedColumns
 from gdatalog.storage.readers import read_tables
@@ -119,7 +119,7 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     elif draw.random() < 0.2:
         options = replace(options, columns=[f"c{width - 1}"])
     expected, _ = told_of("f.csv", options, declared)
-    monkeypatch.setattr(readers, "WHOLE", 1 << 60)
+    monkeypatch.setattr(large_files, "WHOLE", 1 << 60)
     for size in (150, 400):
         monkeypatch.setattr(line_blocks, "LEAST_BYTES", size)
         monkeypatch.setattr(line_blocks, "MOST_BYTES", size)
@@ -153,7 +153,7 @@ def test_types_are_those_of_the_whole_file(
 ) -> None:
     Path("f.csv").write_text("x\n" + "\n".join(cells * 40) + "\n")
     for whole in (0, 1 << 60):
-        monkeypatch.setattr(readers, "WHOLE", whole)
+        monkeypatch.setattr(large_files, "WHOLE", whole)
         monkeypatch.setattr(line_blocks, "LEAST_BYTES", 50)
         monkeypatch.setattr(line_blocks, "MOST_BYTES", 50)
         tables = list(read_tables("f.csv", LoadOptions(header=True, nulls=nulls)))
@@ -178,7 +178,7 @@ def test_the_first_error_of_several_blocks_is_told(
     separator = "\t" if facts else ","
     rows = [f"{cells.get(at, '1')},2".replace(",", separator) for at in range(100)]
     Path("f.facts" if facts else "f.csv").write_text("\n".join(rows) + "\n")
-    monkeypatch.setattr(readers, "WHOLE", 1 << 60)
+    monkeypatch.setattr(large_files, "WHOLE", 1 << 60)
     monkeypatch.setattr(line_blocks, "LEAST_BYTES", 40)
     monkeypatch.setattr(line_blocks, "MOST_BYTES", 40)
     with pytest.raises(gd.DataError) as caught, gd.connect(device="cpu") as db:

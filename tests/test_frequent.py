@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.patterns.pattern import Pattern, drawn, grown
+from gdatalog.patterns.drawn import drawn
+from gdatalog.patterns.grown import grown
+from gdatalog.patterns.pattern import Pattern
 from gdatalog.progress import Progress
 from gdatalog.shell.cli import run
 from tests.cases import cases

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,13 +13,14 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
-from gdatalog.gpu_ops import launch
+from gdatalog.gpu_ops import launch, rounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
+from tests.cuda_host.arrays import COUNTER
 from tests.draw import Drawn, recursive_programs
 from tests.test_partitioned import SHAPES, draw
 from tests.tuned import tune
@@ -42,7 +46,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(launch, "BLOCK_ROWS", 32)
         db.workspace.device = device
         pool = (1, 1 << 14)[number // 3 % 2]
-        db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)
+        worth = (0, 1 << 60)[number // 5 % 2]
+        shares = (0, -1)[number % 2]
+        db.workspace.tune(tile_shares_after=shares, pool_rows=pool, kernels_worth=worth)
         db.workspace.force(
             split="never",
             dedup="bitmap",
@@ -110,6 +116,36 @@ def test_rounds_go_to_the_device_when_they_are_large(
     assert ran == expected
 
 
+@pytest.mark.parametrize("split", ["never", "auto"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_small_work_waits_for_no_kernel(
+    split: Any, counts: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CPU, or breadth-first rounds, answer while kernels are compiled."""
+    followed: list[int] = []
+    follow = Gpu.follow
+    monkeypatch.setattr(Gpu, "follow", lambda *given: followed.append(1) or follow(*given))
+    driver = HostDriver()
+    driver.compiles_ahead = True
+    text = CHAIN + " n(count()) <- p(_, _). ?- n(c)." * counts
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(driver)
+        db.workspace.tune(compiled_rounds_from=0)
+        db.workspace.force(split=split)
+        db["E"] = [(x, x + 1) for x in range(9)]
+        assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
+        for found in (False, True):
+            db.workspace.results.clear()
+            answer = db.query(text)
+            assert answer.fetchall() == [(45,)] if counts else len(answer) == 45
+            assert (followed, ran[-1:]) == (
+                ([], [found]) if split == "never" else ([1] * found, [])
+            )
+            for coming in [*device.walks._coming.values()]:
+                coming.result(timeout=60)
+            followed.clear()
+
+
 @pytest.mark.slow
 @share(2)
 @given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))
@@ -122,3 +158,144 @@ def test_drawn_shapes(name: str, seed: int) -> None:
 @given(recursive_programs())
 def test_drawn_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
+
+
+CHAIN = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+DENSE = [(x, (7 * x + y * y) % 30) for x in range(30) for y in range(2)]
+
+
+@contextmanager
+def on_device(driver: HostDriver, **tuned: Any) -> Iterator[gdatalog.Database]:
+    """A database whose closures run so at once."""
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.tune(device_from=-1, bitmap_rounds_from=0, **tuned)
+        db.workspace.device = Gpu(driver)
+        db.workspace.force(split="never", dedup="bitmap")
+        db["E"] = DENSE
+        yield db
+
+
+@pytest.fixture
+def closed() -> set[tuple[int, int]]:
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = DENSE
+        return set(db.query(CHAIN).fetchall())
+
+
+def test_a_round_is_three_launches_and_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, counted = HostDriver(), []
+    real = rounds.DeviceRounds.run
+
+    def noted(self: rounds.DeviceRounds) -> Iterator[None]:
+        steps = real(self)
+        while True:
+            before = driver.launches, COUNTER.synchronisations
+            try:
+                next(steps)
+            except StopIteration:
+                return
+            counted.append((driver.launches - before[0], COUNTER.synchronisations - before[1]))
+            yield
+
+    monkeypatch.setattr(rounds.DeviceRounds, "run", noted)
+    with on_device(driver) as db:
+        db["E"] = [(x, x + 1) for x in range(20)]
+        assert len(db.query(CHAIN)) == 210
+    # The first one queues two rounds.
+    assert counted == [(6, 1), *[(3, 1)] * 19]
+    assert not hasattr(driver, "recordings") or driver.recordings == 1
+
+
+def test_a_pool_that_is_full_ends_a_round_early(
+    closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
+    full: list[int] = []
+    real = rounds._RoundLaunch.grow
+
+    def noted(self: rounds._RoundLaunch) -> None:
+        full.append(self.pool.count)
+        real(self)
+
+    monkeypatch.setattr(rounds._RoundLaunch, "grow", noted)
+    with on_device(HostDriver(blocks=1), pool_rows=1, grid_blocks=1) as db:
+        db.workspace.force(tile=32)
+        assert set(db.query(CHAIN).fetchall()) == closed
+        assert full
+        profile = db.profile(CHAIN)
+        assert sum(run.rows for run in profile.runs) == len(closed)
+
+
+@pytest.mark.parametrize("room", range(4))
+@pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("worth", [0, 1 << 60])
+def test_rows_that_find_no_room_are_found_again_by_marks(
+    room: int,
+    profiled: bool,
+    worth: int,
+    closed: set[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before a round, and in the middle of one; with kernels for the rules that run once, too."""
+    monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(rounds.DeviceRounds, "_make_room", room_for(room))
+    bits: list[int] = []
+    real = MarkedRounds._only_bits
+
+    def noted(self: MarkedRounds, marked: Any) -> None:
+        bits.append(sum(table.rows.count - table.rows.end for table in marked.values()))
+        real(self, marked)
+
+    monkeypatch.setattr(MarkedRounds, "_only_bits", noted)
+    tuned = {"pool_rows": 1, "grid_blocks": 1, "kernels_worth": worth}
+    with on_device(HostDriver(blocks=1), **tuned) as db:
+        db.workspace.force(tile=32)
+        if profiled:
+            profile = db.profile(CHAIN)
+            assert sum(run.rows for run in profile.runs) == len(closed)
+        else:
+            assert set(db.query(CHAIN).fetchall()) == closed
+    assert len(bits) == 1 and ((bits[0] > 0) == (room == 3) or not worth)
+
+
+def room_for(times: int) -> Any:
+    """Room for rows so many times, each time for no more than one round."""
+    left = [times]
+
+    def make(self: rounds.DeviceRounds, _: int) -> None:
+        if not left[0]:
+            raise gdatalog.MemoryLimitError("no room")
+        left[0] -= 1
+        for number in range(len(self.relations)):
+            self._move(number, 0, self._needed(number, 1))
+
+    return make
+
+
+@pytest.mark.parametrize("stops", [1, 4, 9])
+@pytest.mark.parametrize("limit", [False, True])
+def test_rounds_that_are_under_way_can_be_stopped(
+    stops: int, limit: bool, closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, asked = HostDriver(), count(1)
+    real = rounds.DeviceRounds.run
+    stopped = gdatalog.TimeLimitError if limit else gdatalog.Interrupted
+
+    def polled(self: rounds.DeviceRounds) -> Iterator[None]:
+
+        def check() -> None:
+            if next(asked) == stops:
+                raise stopped("enough")
+
+        driver.polls = 20
+        try:
+            with self.limits.checking(check):
+                yield from real(self)
+        finally:
+            driver.polls = 0
+
+    monkeypatch.setattr(rounds.DeviceRounds, "run", polled)
+    with on_device(driver) as db:
+        with pytest.raises(stopped):
+            db.query(CHAIN).fetchall()
+        assert set(db.query(CHAIN).fetchall()) == closed

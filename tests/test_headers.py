@@ -14,7 +14,7 @@ from loading import E, S, decl, put, read, refused, rows
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import line_blocks, readers
+from gdatalog.storage import large_files, line_blocks
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.load_options import Findings
 
@@ -106,7 +106,7 @@ def test_all_readers_find_the_same_headers(
     name: str, blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if blocks:
-        monkeypatch.setattr(readers, "WHOLE", 1 << 62)
+        monkeypatch.setattr(large_files, "WHOLE", 1 << 62)
         monkeypatch.setattr(line_blocks, "LEAST_BYTES", 14)
         monkeypatch.setattr(line_blocks, "MOST_BYTES", 14)
     for text, declared, header, guessed in CASES + WRONG:

@@ -20,16 +20,18 @@ import pytest
 import gdatalog as gd
 from gdatalog.cancellation import Watch
 from gdatalog.errors import Caution, SourceText, Span
-from gdatalog.notebook.messages import Listing, bundle, list_relations
+from gdatalog.notebook.listing import Listing, list_relations
+from gdatalog.notebook.progress_bar import bundle
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
+from gdatalog.shell.editor.bar import bar
 from gdatalog.shell.editor.completion import files_at
-from gdatalog.shell.editor.known import bar, look
+from gdatalog.shell.editor.known import look
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress_line import ProgressLine
-from gdatalog.values import width
+from gdatalog.terminal_text import width
 
 HOSTILE = {
     "title": "a\x1b]0;mine\x07z",

@@ -15,7 +15,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cancellation import Watch
-from gdatalog.notebook.messages import ProgressBar, bundle
+from gdatalog.notebook.progress_bar import ProgressBar, bundle
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
 

@@ -39,8 +39,8 @@ from gdatalog.plan.join_plan import (
     TrieRef,
 )
 from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.report.numbers import about
 from gdatalog.report.plan_tree import stratum_label
-from gdatalog.report.tree import about
 from tests.cases import cases
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn

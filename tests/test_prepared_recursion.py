@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog as gd
+from gdatalog.engine import prepared_rules
 from gdatalog.engine.operators.worklist import OneWorklist
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.parser import parse
-from gdatalog.plan.join_plan import TrieRef
+from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.storage.trie import Trie
 from tests import test_engine_oracle as oracle
 from tests.cases import PROGRAMS, share
@@ -186,3 +187,25 @@ def test_what_is_prepared_keeps_no_rows_of_a_call(
             assert asked(p=p).fetchall() == [(y,) for y in range(1, p + 1)]
         gc.collect()
         assert read and not any(trie() is not None for trie in read)
+
+
+def test_how_a_rule_is_evaluated_is_prepared_with_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each operator that a question runs: once by rounds, and once by a worklist."""
+    made: list[str] = []
+    real = prepared_rules.operator_here
+
+    def noted(plan: RulePlan) -> Any:
+        made.append(plan.relation)
+        return real(plan)
+
+    monkeypatch.setattr(prepared_rules, "operator_here", noted)
+    with gd.connect(device="cpu") as db:
+        db.workspace.tune(worklist_rounds=60, worklist_round_rows=10)
+        db["C"] = chains()
+        asked = db.prepare(REACH)
+        for start in range(0, 200, 20):
+            assert asked(x=start).fetchall() == [(y,) for y in range(start + 1, start + 20)]
+        before = list(made)
+        for start in range(200, 400, 20):
+            assert asked(x=start).fetchall() == [(y,) for y in range(start + 1, start + 20)]
+    assert before and made == before

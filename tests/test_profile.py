@@ -11,7 +11,7 @@ import gdatalog as gd
 from gdatalog.engine.metrics import Metrics, StratumMetrics, Way
 from gdatalog.limits import Limits
 from gdatalog.report import Profile
-from gdatalog.report.tree import sparkline
+from gdatalog.report.text import sparkline
 
 CHAIN = [(at, at + 1) for at in range(40)]
 LINEAR = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."

@@ -51,7 +51,7 @@ def as_if_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for name in ("LONG", "SORTED_BELOW", "SORTED_BY_COLUMN_BELOW", "SORTED_BY_ONE_BELOW"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0)
-    monkeypatch.setattr(threads, "_STRETCH", 3)
+    monkeypatch.setattr(threads, "BATCH", 3)
     monkeypatch.setattr(keys, "_PIECE", 2)
     monkeypatch.setattr(threads, "cores", lambda: 3)
     monkeypatch.setattr(threads, "cores", lambda: 3)

@@ -19,8 +19,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.shell import cli, repl
-from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.output import Output
+from gdatalog.shell.registry import COMMANDS
 
 HERE = Path(__file__).resolve().parent.parent
 

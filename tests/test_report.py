@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import TrieRef
 from gdatalog.report import Profile
-from gdatalog.report.tree import ReportNode, TextTable, wrong_by
+from gdatalog.report.numbers import wrong_by
+from gdatalog.report.tree import ReportNode, TextTable
 from gdatalog.settings import Strategy
-from gdatalog.values import width
+from gdatalog.terminal_text import width
 from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
@@ -242,7 +243,7 @@ def test_html_needs_nothing_else_and_is_escaped() -> None:
 
 def test_a_table_of_anything() -> None:
     from gdatalog.report.shown import fragment
-    from gdatalog.report.tree import text
+    from gdatalog.report.text import text
 
     table = TextTable(("at", "by"), ((1, "a<b"), (None, "c")))
     node = ReportNode("rounds", "rounds", series=(5, 0, 500), table=table)

@@ -13,9 +13,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.shell import conversation
-from gdatalog.shell.conversation import parameter_text
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import read_parameters
+from gdatalog.shell.parameters import parameter_text, read_parameters
 from gdatalog.shell.repl import Repl
 from tests.draw import PROFILES, drawn
 from tests.test_engine_oracle import frame

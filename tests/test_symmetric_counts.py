@@ -12,7 +12,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import patterns
-from gdatalog.patterns.pattern import Pattern, restrictions, turns
+from gdatalog.patterns.grown import turns
+from gdatalog.patterns.pattern import Pattern
+from gdatalog.patterns.shapes import restrictions
 from gdatalog.planner.order.steps import OutOfSteps, Steps
 from gdatalog.planner.rewrite import algebra
 from gdatalog.planner.rewrite.isomorphic import _canonical, _CanonicalForm, _numbered

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog import claims
+from gdatalog import claims, threads
 from gdatalog.account import Account, Accounts
 from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.facts.inputs import Inputs
@@ -79,14 +81,13 @@ def db(monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Set when a thread waits for another one's evaluation."""
-    seen = Event()
+    seen, wait = Event(), claims.Claim.wait
 
-    class Seen(Event):  # type: ignore[misc]  # a class, whatever its stub says
-        def wait(self, timeout: float | None = None) -> bool:
-            seen.set()
-            return bool(super().wait(timeout))
+    def waits(claim: claims.Claim[Any], seconds: float) -> bool:
+        seen.set()
+        return wait(claim, seconds)
 
-    monkeypatch.setattr(claims, "Event", Seen)
+    monkeypatch.setattr(claims.Claim, "wait", waits)
     return seen
 
 
@@ -214,14 +215,15 @@ def test_a_listener_that_writes_gives_up_what_others_wait_for(
 def test_evaluations_share_the_memory_limit() -> None:
     accounts, one, two = Accounts(), Account(100), Account(100)
     one.beside = two.beside = accounts
-    with accounts.with_one(one), accounts.with_one(two):
-        one.charge("p", 40)
-        one.charge("index of E", 20)
-        two.charge("index of E", 20)  # the same index
-        assert two.spare() == 40
-        with pytest.raises(gd.MemoryLimitError, match=r"\(q 50 B, other calls 40 B, index of E"):
-            two.charge("q", 50)
-        two.charge("q", 40)
+    assert accounts.begin(one) and accounts.begin(two) and not accounts.begin(one)
+    one.charge("p", 40)
+    one.charge("index of E", 20)
+    two.charge("index of E", 20)  # the same index
+    assert two.spare() == 40
+    with pytest.raises(gd.MemoryLimitError, match=r"\(q 50 B, other calls 40 B, index of E"):
+        two.charge("q", 50)
+    two.charge("q", 40)
+    accounts.end(one)
     assert two.spare() == 40  # of 100, its own 60
 
 
@@ -327,3 +329,36 @@ def test_each_read_is_of_one_version_between_its_start_and_its_end(seed: int) ->
         assert outcomes == [None] * 6 and not wrong
         for ask, answer in QUESTIONS:
             assert ask(db, 1) == answer(states[-1], 1)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """A new pool; how much lower the priority of a thread that runs its tasks is."""
+    for name, value in (("_idle", []), ("_pool", []), ("_gives_way", False)):
+        monkeypatch.setattr(threads, name, value)
+
+    def lower() -> int:
+        seen: list[int] = []
+        threads.begun(lambda: seen.append(os.getpriority(os.PRIO_PROCESS, 0))).wait()
+        return seen[0] - os.getpriority(os.PRIO_PROCESS, 0)
+
+    return lower
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_compiled_loops_give_way_where_several_threads_call(
+    db: gd.Database, pool: Callable[[], int], monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    if not allowed:
+        monkeypatch.setattr(os, "setpriority", forbidden)
+    least = threads.GIVES_WAY if allowed else 0
+    with db.call():
+        assert len(db["F"]) == 3 and pool() == 0
+        assert Asking(lambda: len(db["F"])).outcome() == 3
+        assert pool() == least  # of a thread that was there
+        monkeypatch.setattr(threads, "_idle", [])
+        assert pool() == least  # of another one

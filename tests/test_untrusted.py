@@ -22,9 +22,9 @@ import gdatalog as gd
 from gdatalog import starting
 from gdatalog.engine import untrusted
 from gdatalog.errors import Error
-from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
+from gdatalog.shell.registry import COMMANDS
 from gdatalog.shell.repl import Repl
 from tests.draw import PROFILES, drawn
 from tests.test_engine_oracle import frame

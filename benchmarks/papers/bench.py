@@ -19,7 +19,7 @@ from benchmarks.graphs import Graph, graph, skewed
 from benchmarks.papers.report import Row
 from benchmarks.patterns import KNOWN
 from gdatalog.patterns import Pattern
-from gdatalog.patterns.pattern import Shape, embeddings
+from gdatalog.patterns.shapes import Shape, embeddings
 from tests import data
 
 NAMES = {"clique3": "triangles", "clique4": "K4", "clique5": "K5", "P2": "K4", "P7": "K5"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable
+from gdatalog.cancellation import LATE, cancellable
 from gdatalog.cpu_ops.arrays import expand, survivors
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.storage.table import Array
@@ -62,11 +62,15 @@ def count_met(
 
 def find(level: TrieLevel, values: Array) -> Array:
     """Positions of values in the root's list, -1 if absent."""
+    if len(values) < LATE:
+        return level.find(values)
     return cancellable(len(values), lambda: level.find(values), None)
 
 
 def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
     """Positions of values in their parents' lists, -1 if absent."""
+    if len(values) < LATE:
+        return level.find_in(parents, values)
     return cancellable(len(values), lambda: level.find_in(parents, values), None)
 
 
@@ -79,6 +83,8 @@ def ranges(
     level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
 ) -> tuple[Array, Array]:
     """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+    if len(parents) < LATE:
+        return _ranges(level, parents, cuts)
     return cancellable(len(parents), lambda: _ranges(level, parents, cuts), None)
 
 

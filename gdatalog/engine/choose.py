@@ -17,11 +17,7 @@ from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.plan.join_plan import (
-    JoinPlan,
-    RulePlan,
-    Tally,
-)
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
@@ -83,8 +79,9 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
         return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
-    seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
-    if nest.settings.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
+    cheap = nest.join.cost < nest.worth
+    seen = _looked.get((nest.join, nest.form), 0) if cheap and _looked else 0
+    if nest.settings.strategy == "auto" and seen <= allowed and cheap:
         if nest.at_hand(label):
             return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.plans import Plans
@@ -27,6 +27,9 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
 
+if TYPE_CHECKING:
+    from gdatalog.printer.module import PrintedPlan
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
@@ -35,7 +38,7 @@ class ExecutionContext:
     `force_chunk`: how many rows a level has at once; None: as many as memory allows. `limit_sizes`:
     the number of rows at which `.limitsize` stops a relation. `later`: the GPU that plans may
     choose instead of the CPU, under `device="auto"`. `passes`: what planning does, if
-    somebody wants to see it.
+    somebody wants to see it. `compiled`: a device runs a fixpoint only if its kernels are compiled.
     """
 
     limits: Limits
@@ -48,6 +51,16 @@ class ExecutionContext:
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     later: LaterGpu | None = None
     passes: PassTrace | None = None
+    compiled: bool = False
+
+    def waits_for(self, loops: Sequence[tuple[PrintedPlan, str]]) -> bool:
+        """Whether kernels of these loops, each with a label, would have to be compiled first. Then
+        they are compiled meanwhile."""
+        device = self.device.accelerator
+        if not self.compiled or device is None:
+            return False
+        soon = [device.loops_soon(*each) for each in loops]  # all begin to be compiled
+        return not all(soon)
 
     @property
     def thresholds(self) -> Thresholds:

@@ -1,6 +1,6 @@
 """Counts a fixpoint's rows without storing them, where the strata that read it need only counts.
 
-`planner/rewrite/columns_read.py` decides which rules need counts only. This module finds the strata
+`planner/rewrite/counts_read.py` decides which rules need counts only. This module finds the strata
 that read a fixpoint, and rewrites their rules so that they read its counts.
 """
 

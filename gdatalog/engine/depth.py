@@ -241,7 +241,7 @@ class JoinNest:
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
-    @cached_property
+    @property
     def shared(self) -> Shared | None:
         """The devices that run the loops together, if that pays. They do not for given rows, nor
         for loops that mark the rows they find."""
@@ -250,19 +250,25 @@ class JoinNest:
             return None
         return shared_by(context.device.members, self.join.cost, context.thresholds)
 
+    def loop_run(
+        self, label: str, counts: Mapping[str, Array], shared: Shared | None = None
+    ) -> LoopRun:
+        """The run of the loops; `counts`: their counters."""
+        given = {f"new{at}": column for at, column in enumerate(self.given)}
+        beside = {**given, **self.marks, **counts}
+        context, cost = self.context, self.join.cost
+        scope, limits, settings = context.scope, context.limits, context.settings
+        return LoopRun(
+            self.printed, self.tries, scope, limits, label, settings, beside, cost, shared
+        )
+
     def run(self, label: str, wanted: int | None = None) -> list[Block]:
         """Returns blocks of rows; `label`: what is compiled; `wanted`: how many rows are enough."""
         context = self.context
         try:
-            given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
-            beside = {**given, **self.marks, **counts}
-            scope, limits, settings = context.scope, context.limits, context.settings
-            cost, shared = self.join.cost, None if wanted is not None else self.shared
-            run = LoopRun(
-                self.printed, self.tries, scope, limits, label, settings, beside, cost, shared
-            )
-            found = context.device.walk(run, wanted)
+            shared = None if wanted is not None else self.shared
+            found = context.device.walk(self.loop_run(label, counts, shared), wanted)
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
@@ -345,16 +351,16 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
     return found
 
 
-def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
+def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Block]) -> None:
     """Passes partial aggregates, or rows with weights, to the sink."""
-    keys, orbit, width = nest.form.keys, nest.join.orbit, len(nest.form.keys)
+    keys, width = form.keys, len(form.keys)
     pieces = ((block, at) for block in blocks for at in range(0, len(block[-1]), READ))
     for block, start in pieces:  # a few rows at a time: grouping them takes memory beside the block
         part = tuple(column[start : start + READ] for column in block)
-        if nest.form.gathers:
+        if form.gathers:
             gathering.add_partials(part[:width], [_times(each, orbit) for each in part[width:]])
             continue
-        slots = zip(nest.form.outputs, part, strict=False)
+        slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
         gathering.add(own, len(part[-1]), columns.__getitem__, counts)

@@ -153,6 +153,9 @@ def relation_of(
 ) -> Relation:
     """The union of complete row sets as a relation, which is sorted on demand."""
     filled = [part for part in parts if count_of(part)]
+    if len(filled) == 1 and isinstance(filled[0], tuple) and all(map(is_on_host, filled[0][0])):
+        rows, count = filled[0]
+        return Relation(columns, types, tuple([joined_column([c]) for c in rows]), count)
     far = next((store for part in filled if (store := far_rows(part)) is not None), None)
     if far is not None:
         lying = [one for part in filled for one in _parts_of(part)]

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
+from gdatalog.chunks import LARGEST_CHUNK
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
-from gdatalog.limits import LARGEST_CHUNK, Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slices import Sizes
@@ -26,7 +28,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.transfers import Paged, Slices
+    from gdatalog.gpu_ops.paged_tries import Paged
+    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.transfers import Slices
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -91,6 +95,15 @@ class Device(Protocol):
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
+
+
 class Accelerator(Device, Protocol):
     """A device with a memory of its own."""
 
@@ -109,8 +122,15 @@ class Accelerator(Device, Protocol):
     def paged(self) -> Paged:
         """The place of the host's tries that are read page by page."""
 
+    def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
+        """The rounds of a fixpoint with these relations, without rules yet."""
+
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
+
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
+        """Loops prepared for runs over these tries; None if they take too much memory for that.
+        `has_run`: they have run over them, and are prepared if that is possible."""
 
 
 class AcceleratorGroup(Accelerator, Protocol):
@@ -206,9 +226,10 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
     """Returns a compiled function, compiling it if necessary; `label`: what is compiled; `rows`:
     how many rows it is expected to look at."""
     from gdatalog.codegen import native
+    from gdatalog.codegen.function_names import named
     from gdatalog.codegen.loop_language import LoopError
 
-    name = native.named(printed.shape, printed.source)
+    name = named(printed.shape, printed.source)
     try:
         if native.loaded(name):
             return native.load(name, printed.source, rows)
@@ -224,8 +245,9 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
 def function_soon(printed: PrintedPlan, rows: float) -> Any:
     """Returns a function if it is compiled; otherwise starts to compile it, and returns None."""
     from gdatalog.codegen import native
+    from gdatalog.codegen.function_names import named
 
-    return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)
+    return native.load_soon(named(printed.shape, printed.source), printed.source, rows)
 
 
 CPU: Device = Cpu()

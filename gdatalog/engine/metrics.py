@@ -7,17 +7,17 @@ row first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.limits import Limits
+from gdatalog.overhead import Costs, time_spent
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
@@ -238,13 +238,14 @@ class StratumMetrics:
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count
 
-    def end_round(self) -> None:
+    def end_round(self) -> list[RuleRound]:
         """Ends the round of these rules and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
         self.rules += done
         self._most()
+        return done
 
     def mark(self) -> Mark:
         return self.rounds, len(self.rules), tuple(self._open)
@@ -320,15 +321,17 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
+    def spending(self) -> AbstractContextManager[None]:
         """Within this context, a profile adds this thread's costs."""
-        before = time_spent() if self.lasting else self.costs
+        return self._adding_costs() if self.lasting else nullcontext()
+
+    @contextmanager
+    def _adding_costs(self) -> Iterator[None]:
+        before = time_spent()
         try:
             yield
         finally:
-            if self.lasting:
-                self.costs += time_spent() - before
+            self.costs += time_spent() - before
 
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None

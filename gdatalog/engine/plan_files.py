@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import RLock
 from time import time
@@ -31,6 +31,7 @@ from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.stored import FORMAT, Places, UnknownFormat, packed, unpacked
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check.walk import without_places
 from gdatalog.planner.observed import Observed, ObservedValues, observing, same_answers
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.statistics import Looked
@@ -53,10 +54,11 @@ class PlanLookup:
     def __init__(self, rule: CheckedRule, settings: object, inputs: PlanInputs) -> None:
         """`settings`: what else planning reads."""
         self._inputs = inputs
-        self._places = places = Places([rule.span, *[part.span for part in rule.parts]])
+        parts = rule.parts
+        self._places = places = Places([rule.span, *[part.span for part in parts]])
         thresholds = "" if inputs.thresholds == Thresholds() else inputs.thresholds
         types = sorted(rule.types.items())
-        what = repr((rule.head, rule.body, types, [*places.known], settings, thresholds))
+        what = repr((without_places(parts), types, [*places.known], settings, thresholds))
         self._path, self._key = _path(_named(places)), _digest(what)
         self._questions, self._looked = Observed(), list[Looked]()
         self.observed = inputs  # to plan the rule, so that what planning asks is noted
@@ -102,7 +104,12 @@ def _path(name: str) -> Path | None:
         return None
     if code_cache.trouble() is not None:  # it is a temporary one
         return None
-    return folder / f"{_digest(_planner() + name).decode()}.plans"
+    return _file(folder, _planner(), name)
+
+
+@lru_cache(MOST_FILES)
+def _file(folder: Path, planner: str, name: str) -> Path:
+    return folder / f"{_digest(planner + name).decode()}.plans"
 
 
 class PlanFiles:

@@ -19,9 +19,10 @@ from gdatalog.engine.operators.host import OnHost
 from gdatalog.engine.operators.linear import Linear, linearised
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.when_compiled import WhenCompiled
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Unsuited
+from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Uncompiled, Unsuited
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_closures import first_of
@@ -145,7 +146,10 @@ def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
     cost = sum(join.cost for join in joins if join.given is None)
     if settings.strategy == "auto" and settings.dedup == "auto" and cost <= thresholds.device_from:
         turns = LargeTurns(thresholds.device_from, thresholds.device_from_turn, context.memory)
-        return WithFallback(OnHost(rounds), (turns,), large), bitmaps
+        small = WithFallback(OnHost(rounds), (turns,), large)
+        if marked is not None and cost >= thresholds.compiled_rounds_from:
+            return WithFallback(WhenCompiled(marked), (Uncompiled(),), small), bitmaps
+        return small, bitmaps
     if bitmaps and bitmap_rounds.starts_small(draft):
         until = (TooManyRows(thresholds.rounds_most),)
         return WithFallback(rounds, until, large), bitmaps

@@ -29,7 +29,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 # A relation that does not change meanwhile; and what is called with new tries and build times.
-Finished = Callable[[p.TrieRef], Relation | None]
+Finished = Callable[[str], Relation]
 Tell = Callable[[p.TrieRef, Trie, float | None], None]
 
 # Columns by which only a part of a relation's rows was indexed.
@@ -84,10 +84,12 @@ def semi_joined(
     join: p.JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
 ) -> TrieOf:
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
-    to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
-    with each new trie and its build time."""
-    least = context.thresholds.narrowed_from
-    waited_for = {ref for ref in join.tries if _is_waited_for(ref, relation_of(ref), least)}
+    to this join. `relation_of` returns the relations, which do not change meanwhile; `tell` is
+    called with each new trie and its build time."""
+    least, waited_for = context.thresholds.narrowed_from, set()
+    for ref in join.tries:
+        if _is_waited_for(ref, relation_of(ref.relation), least):
+            waited_for.add(ref)
     if not waited_for or may_fail(join.steps):
         return trie_of  # running a part of the join reports its errors
     atoms, thresholds = _atoms(join, relation_of, context.scope), context.thresholds
@@ -112,9 +114,9 @@ def semi_joined(
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
 
-def _is_waited_for(ref: p.TrieRef, relation: Relation | None, least: int) -> bool:
+def _is_waited_for(ref: p.TrieRef, relation: Relation, least: int) -> bool:
     """Whether a relation is long and has no such index yet."""
-    if relation is None or ref.ranked or relation.at_most < least:
+    if ref.ranked or relation.at_most < least:
         return False
     indexed = relation.indexed(ref.columns, ref.tests, ref.weighted)
     return not indexed and not part_indexed(relation, ref.columns)
@@ -147,8 +149,8 @@ def _atoms(join: p.JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]
         inner = [term for _, term in sorted(levels, key=lambda level: level[0])]
         known = [term for term in inner if term is not None]
         alone = len(levels) == len(known) == len(ref.columns) > 0
-        relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
-        if relation is not None:
+        if alone and ref.version == "full" and not ref.ranked:
+            relation = relation_of(ref.relation)
             names = ((at, term) for at, term in enumerate(known) if isinstance(term, str))
             own = tuple((at, *bound) for at, name in names for bound in bounds.get(name, ()))
             atoms.append(_Atom(ref, relation, known, own))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_run import placed
 from gdatalog.plan.conditions import CONDITIONS, Unsuited
@@ -96,7 +95,7 @@ def run(
     finally:
         for condition in inputs.unfit:
             stratum = plan.stratum
-            read = {atom.name for rule in stratum.rules for atom in atoms(rule)}
+            read = {atom.name for rule in stratum.rules for atom in rule.atoms}
             below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
             inputs.plans.note(condition, stratum, below)
     if not isinstance(plan.root, Placed):
@@ -111,11 +110,14 @@ def _prepared(plan: StratumPlan, inputs: StratumInputs) -> PreparedPlan:
     return PreparedPlan(plan.root.prepare(inputs.context), makers_of_values(plan.stratum))
 
 
-@contextmanager
-def _temporary_files(makers: Sequence[CheckedRule], spill: Spill | None) -> Iterator[None]:
+def _temporary_files(
+    makers: Sequence[CheckedRule], spill: Spill | None
+) -> AbstractContextManager[object]:
     """Within this context, temporary files are limited further if rules make new values."""
-    if spill is None or not makers:
-        yield
-        return
-    with spill.growing(), placed(makers[0]):
+    return nullcontext() if spill is None or not makers else _growing(makers[0], spill)
+
+
+@contextmanager
+def _growing(maker: CheckedRule, spill: Spill) -> Iterator[None]:
+    with spill.growing(), placed(maker):
         yield

@@ -9,26 +9,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from gdatalog.account import RAISE, spending, time_spent
-from gdatalog.cancellation import cancellable
+from gdatalog.account import RAISE
+from gdatalog.cancellation import LATE, cancellable
+from gdatalog.chunks import chunk_rows
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
-from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
+from gdatalog.engine.planned_rules import PlannedRules, is_recursive
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.scan_or_index import scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.limits import chunk_rows
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
-from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import cached_property
 from gdatalog.settings import Strategy
 from gdatalog.storage.on_device import KnownRows, brought
@@ -44,19 +45,16 @@ NO_PARTS: Parts = MappingProxyType({})
 class StratumRun:
     """One evaluation of a stratum's rules."""
 
-    def __init__(self, of: PlannedRules, inputs: StratumInputs):
-        context, stratum = inputs.context, of.stratum
-        self.of = of
-        self.stratum = stratum
-        schemas = {schema.name: schema for schema in of.schemas}
-        self.inputs = inputs.with_schemas(schemas) if schemas else inputs
-        self.context = context
+    def __init__(self, of: PlannedRules | PreparedRules, inputs: StratumInputs):
+        self.prepared_rules = rules = of if isinstance(of, PreparedRules) else PreparedRules(of)
+        self.of, self.stratum, self.rules = rules.of, rules.of.stratum, rules.rules
+        self.inputs = inputs.with_schemas(rules.schemas) if rules.schemas else inputs
+        self.context = context = inputs.context
         self.ops = context.device.ops
-        rules, names = stratum.rules, stratum.relations
-        self.rules = {name: [rule for rule in rules if rule.head.name == name] for name in names}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+        self._record: StratumMetrics | None = None
         self._distinct: dict[int, bool] = {}  # whether scanned rows were, by id of the join
 
     @cached_property
@@ -83,17 +81,18 @@ class StratumRun:
         # Tables are made when rows come.
         return self.stratum.recursive and name in self.__dict__.get("tables", self.rules)
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The relations as users call them, for progress reports."""
-        return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
+        return self.prepared_rules.name
 
-    @cached_property
+    @property
     def record(self) -> StratumMetrics:
         """Its metrics, from the first rule on."""
-        metrics = self.context.metrics.begun(self.stratum, self.context.limits)
-        metrics.plans = self.of.every
-        return metrics
+        if self._record is None:
+            self._record = self.context.metrics.begun(self.stratum, self.context.limits)
+            self._record.plans = self.of.every
+        return self._record
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
@@ -125,8 +124,7 @@ class StratumRun:
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """A relation's rows without recursive atoms: its data, facts, and rules."""
         parts: list[Derived] = [*self.inputs.seeds.get(name, ())]
-        for rule in self.rules[name]:
-            plan = self.of.plan(rule, first=True)
+        for rule, plan in self.prepared_rules.first(name):
             if plan.joins:
                 with placed(rule):
                     parts.append(self.run_plan(plan, limit))
@@ -146,13 +144,11 @@ class StratumRun:
         table = self.tables[name]
         if not parts:
             new = table.add((), 0)
+        elif self.context.device is not CPU or found + sum(map(count_of, parts)) < LATE:
+            new = table.add(*union_rows(parts, self.ops))
         else:
-
-            def added() -> Relation:
-                return table.add(*union_rows(parts, self.ops))
-
             count = found + sum(map(count_of, parts))
-            new = cancellable(count, added) if self.context.device is CPU else added()
+            new = cancellable(count, lambda: table.add(*union_rows(parts, self.ops)))
         if self.context.metrics.lasting and (parts or not found):
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -162,10 +158,6 @@ class StratumRun:
         `before`: the calling rule follows the delta of `follows`, and runs before the indexes of
         that relation get it."""
         return True
-
-    def rule_of(self, plan: RulePlan) -> CheckedRule:
-        """The rule of a plan, found by its place in the text."""
-        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
 
     def recursive(self, rule: CheckedRule) -> bool:
         return is_recursive(self.stratum, rule)
@@ -229,19 +221,20 @@ class StratumRun:
         limits = context.limits
         device = context.device if plan.left is None else CPU
         room = device.room(max(0, context.memory - limits.account.total))
-        limits.chunk = context.force_chunk or chunk_rows(plan, *room)
+        own = self.prepared_rules.prepared(plan, None if stats is None else stats.rule)
+        limits.chunk = context.force_chunk or chunk_rows(own.levels, *room)
         report = report or context.metrics.run_of(plan)
         timed = self.record.time_of(plan) if report is None and stats is None else None
-        rule = self.rule_of(plan) if stats is None else stats.rule
         if stats is None and (self.stratum.recursive or context.metrics.lasting):
-            stats = self.record.running(plan.relation, rule)
+            stats = self.record.running(plan.relation, own.rule)
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         alone = len(plan.joins) == 1 and not plan.terms and not plan.within
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
-                trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
+                relation, tell = self._given, self._record_index
+                trie_of = semi_joined(join, trie_of, relation, context, tell)
+        with limits.watch.work("joining", own.called), measured(timed):
             sources = Sources(trie_of, self.rows_of, self._once)
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
@@ -255,7 +248,7 @@ class StratumRun:
                     context = context.forced(strategy)
                 whole = plan if plan.left is not None else plan.otherwise or plan
                 resident = self._resident(whole, parts)
-                found = run_rule(plan, RuleInputs(sources, context, *beside, *resident))
+                found = run_rule(plan, RuleInputs(sources, context, *beside, *resident), own.here)
         if stats is not None:
             self.record.ran(stats, report)
         return found
@@ -284,8 +277,9 @@ class StratumRun:
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
 
-    def _finished(self, ref: TrieRef) -> Relation | None:
-        return None if self.grows(ref.relation) else self.inputs.relation(ref.relation)
+    def _given(self, name: str) -> Relation:
+        """A relation that does not grow, by its name in a plan."""
+        return self.inputs.relation(name)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
         """The rows that a join starts from, in any order: the delta of a relation, or the columns
@@ -319,11 +313,11 @@ class StratumRun:
         )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        if ref in self.inputs.tries:
+        if self.inputs.tries and ref in self.inputs.tries:
             return self.inputs.tries[ref]
         device = device or self.context.device
         table = self.tables[ref.relation] if self.grows(ref.relation) else None
-        part = parts.get(ref)
+        part = parts.get(ref) if parts else None
         if part is not None:
             relation = part
         else:

@@ -269,12 +269,14 @@ class Variant:
         if not self.reads:
             for ref in self.growing:
                 table = self.run.tables[ref.relation]
-                known = isinstance(table, DeltaRelation)
-                plain = known and not (ref.tests or ref.weighted or ref.ranked)
+                special = ref.tests or ref.weighted or ref.ranked
+                known = table if isinstance(table, DeltaRelation) and not special else None
                 behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
-                self.reads.append((table if plain else None, behind))
-        pairs = zip(self.growing, self.reads, strict=True)
-        return [read and read.hash_trie(ref.columns, behind) for ref, (read, behind) in pairs]
+                self.reads.append((known, behind))
+        return [
+            None if read is None else read.hash_trie(ref.columns, behind)
+            for ref, (read, behind) in zip(self.growing, self.reads, strict=True)
+        ]
 
     def _tries(self, parts: Parts, grown: Sequence[HashTrie | None]) -> list[Trie | HashTrie]:
         """The indexes that loops read."""

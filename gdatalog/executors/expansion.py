@@ -245,7 +245,9 @@ class FrontierExpansion:
         if step.reuse is None:
             return None, ()
         variable = step.reuse.variable
-        level = next((above for above in frontier.above() if above.level == variable), None)
+        level: Frontier | None = frontier
+        while level is not None and level.level != variable:
+            level = level.parent
         if level is None or not level.whole:
             return None, ()
         assert level.rows is not None
@@ -375,11 +377,11 @@ class FrontierExpansion:
                 new &= column != earlier  # {y, z} has one element where y = z
             news.append(new)
         lengths = xp.full(frontier.size, len(columns))
-        values, fresh = xp.stack(columns), xp.stack(news)
+        values, fresh = xp.concatenate(columns), xp.concatenate(news)
         for rows, positions in self._pieces(lengths):
-            left = self.ops.survivors(fresh[positions, rows])
-            rows, positions = rows[left], positions[left]
-            yield self._generated(step, rows, values[positions, rows])
+            places = positions * frontier.size + rows
+            left = self.ops.survivors(fresh[places])
+            yield self._generated(step, rows[left], values[places[left]])
 
     def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         assert step.span is not None

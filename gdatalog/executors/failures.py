@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.ops import Ops
-from gdatalog.plan.format import format_expr
+from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot
 from gdatalog.records import replace
 from gdatalog.storage.keys import decode_value

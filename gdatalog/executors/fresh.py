@@ -26,7 +26,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.native import Bound
+    from gdatalog.codegen.native_calls import Bound
     from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
@@ -179,12 +179,15 @@ class Reads:
         )
 
 
-class Told(Protocol):
+class NewRowTest(Protocol):
     """What tells loops which rows are new: their arguments, all arrays, and a `version` that is
     another one when an array is; no two share one."""
 
-    version: int
-    arguments: Mapping[str, Array]
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Array]: ...
 
 
 class PlanFunction:
@@ -215,7 +218,7 @@ class PlanFunction:
         self._lengths: dict[str, int] = {}  # of scratch
 
     def _worker(self) -> FreshWorker:
-        from gdatalog.codegen.native import Bound
+        from gdatalog.codegen.native_calls import Bound
 
         printed = self.printed
         outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]
@@ -299,7 +302,7 @@ class PlanFunction:
                 worker.call.lend(name, array)
             worker.begin()
 
-    def go_on(self, known: Told, room: int, limits: Limits) -> int:
+    def go_on(self, known: NewRowTest, room: int, limits: Limits) -> int:
         """Continues as far as possible; returns why it stopped.
 
         `known`: the dedup index, which has room for `room` more rows.

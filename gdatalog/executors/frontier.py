@@ -6,12 +6,12 @@ columns are gathered through the parents on demand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
-from gdatalog.plan.join_plan import Expr
+from gdatalog.plan.join_plan import Expr, Slot
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
@@ -38,28 +38,28 @@ class Frontier:
     _gathered: dict[Key, Array] = field(default_factory=dict)  # cached columns of ancestors
     _lists: TrieLevel | None = None
 
-    def above(self) -> Iterator[Frontier]:
-        """This frontier and its ancestors."""
+    def has(self, key: Key) -> bool:
         frontier: Frontier | None = self
         while frontier is not None:
-            yield frontier
+            if key in frontier.columns:
+                return True
             frontier = frontier.parent
-
-    def has(self, key: Key) -> bool:
-        return any(key in frontier.columns for frontier in self.above())
+        return False
 
     def column(self, key: Key) -> Array:
         """A column in the order of this frontier's rows, gathered through the parents."""
         below: list[Frontier] = []
-        for frontier in self.above():
+        frontier: Frontier | None = self
+        found: Array | None = None
+        while frontier is not None:
             found = frontier.columns.get(key)
             if found is None:
                 found = frontier._gathered.get(key)
             if found is not None:
                 break
             below.append(frontier)
-        else:
-            raise AssertionError(key)
+            frontier = frontier.parent
+        assert found is not None, key
         for frontier in reversed(below):
             if frontier.rows is not None:
                 found = frontier._gathered[key] = found[frontier.rows]
@@ -90,7 +90,13 @@ class Frontier:
 
     def values(self, exprs: Sequence[Expr], ops: Ops, scope: Scope) -> tuple[Array, ...]:
         """The keys of expressions that cannot fail."""
-        return tuple(ops.evaluate(expr, self.column, self.size, scope)[0] for expr in exprs)
+        found = []
+        for expr in exprs:
+            if isinstance(expr, Slot):
+                found.append(self.column(expr.name))
+            else:
+                found.append(ops.evaluate(expr, self.column, self.size, scope)[0])
+        return tuple(found)
 
     def lists(self, ops: Ops) -> TrieLevel:
         """This level's values as lists, one for each parent row."""

@@ -8,6 +8,7 @@ one and restarts the current value. Rows of finished values stay where they were
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +64,10 @@ class PartitionWorker(JoinWorker):
     _room: list[int] = field(default_factory=list)
     _rows: list[Blocks] = field(default_factory=list)  # finished rows of each relation
     _tables: int = 0  # bytes of hash tables and stamps
+    _widths: list[int] = field(default_factory=list)  # bytes of a row of each relation
+
+    def __post_init__(self) -> None:
+        self._widths = [room.width for room in self.rooms]
 
     def begin(self, first: int | None, rows: int = 0) -> None:
         """Starts over. `first`: the initial number of rows of a block; `rows` if None, or enough
@@ -113,8 +118,7 @@ class PartitionWorker(JoinWorker):
 
     def _count(self) -> None:
         """Charges the memory in use."""
-        blocks = zip(self._room, self.rooms, strict=True)
-        rows = sum(count * room.width for count, room in blocks)
+        rows = sum(map(mul, self._room, self._widths))
         self.hold(sum(blocks.held for blocks in self._rows) + self._tables + rows)
 
     def _full(self, at: int) -> None:
@@ -130,9 +134,7 @@ class PartitionWorker(JoinWorker):
 
     def _most(self, at: int) -> int:
         """The maximal rows of a block, unless a single value has more."""
-        share: int = self.account.spare() // (
-            SHARE * len(self.rooms) * max(1, self.rooms[at].width)
-        )
+        share: int = self.account.spare() // (SHARE * len(self.rooms) * max(1, self._widths[at]))
         return max(FIRST_ROOM, min(MOST_ROOM, share))
 
     def _keep(self, at: int) -> int:

@@ -169,8 +169,9 @@ class RowSet(Sink):
     _marked: SeenRows | None = None  # marks instead, if few rows are possible
     _types: list[np.dtype[np.generic]] = field(default_factory=list)  # types of the marked columns
 
-    def __post_init__(self) -> None:
-        self.divisible = self.limit is None
+    @property
+    def divisible(self) -> bool:  # type: ignore[override]  # it does not change
+        return self.limit is None
 
     @property
     def nbytes(self) -> int:

@@ -1,11 +1,11 @@
-"""Memory on a device that launches share: a queue of tasks, and uploaded tables."""
+"""Memory on a device that launches share: control words, a queue of tasks, and uploaded tables."""
 
 from __future__ import annotations
 
-from gdatalog.account import spending
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.overhead import spending
 from gdatalog.storage.row_ops import DeviceOps
 
 LARGE_TABLE = 1024  # entries, from which a table on the device is shared
@@ -21,7 +21,7 @@ class Buffers:
         self.ops = ops
         self.indexes = indexes
         self.ends: Array | None = None
-        self._ring: Array | None = None
+        self._queue: Array | None = None
         self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
 
     def upload(self, array: Array) -> Array:
@@ -37,12 +37,12 @@ class Buffers:
             self._uploaded[id(array)] = found
         return found[1]
 
-    def ring(self, words: int) -> Array:
-        """Memory for a queue of so many words, which plans share."""
-        if self._ring is None or len(self._ring) < words:
-            self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
-        return self._ring
+    def queue(self, words: int) -> Array:
+        """Memory for control words and a queue, so many words in all, which plans share."""
+        if self._queue is None or len(self._queue) < words:
+            self._queue = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
+        return self._queue
 
     def forget(self) -> None:
         self._uploaded.clear()
-        self._ring = self.ends = None
+        self._queue = self.ends = None

@@ -14,10 +14,12 @@ from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part
+from gdatalog.gpu_ops.paged_tries import Paged
+from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.gpu_ops.transfers import Paged, Slices
+from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import Walks
+from gdatalog.gpu_ops.walk import KeptLaunch, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -100,6 +102,14 @@ class Gpu:
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
         """Runs a plan, or a part of its units, depth-first."""
         return self.walks.run(run, wanted, part)
+
+    def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
+        """The rounds of a fixpoint with these relations, without rules yet."""
+        return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
+
+    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
+        """The launch of a plan over its tries, for runs with other parameters."""
+        return self.walks.prepared(run, has_run)
 
     def follow(
         self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.account import spending
+from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
+from gdatalog.overhead import spending
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver
+    from gdatalog.gpu_ops.cupy_kernel import CupyKernel
     from gdatalog.storage.table import Array
 
 
@@ -30,11 +32,21 @@ def type_of(array: Array) -> str:
 
 
 class Kernels:
-    """The kernels of one driver, each compiled on first use."""
+    """The kernels of one driver, each compiled on first use. `arrays`: those of any type."""
 
     def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
+        self.arrays = getattr(driver.xp, "kernels", None) or Elementwise(driver)
         self._known: dict[tuple[str, str], CupyKernel] = {}
+
+    def kernel(self, text: str, name: str) -> CupyKernel:
+        """The kernel of a source with its types."""
+        kernel = self._known.get((text, name))
+        if kernel is None:
+            with spending("compiling"):
+                kernel = self.driver.kernels(whole(text), [name], f"the kernel {name}")[name]
+            self._known[text, name] = kernel
+        return kernel
 
     def launch(
         self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
@@ -44,11 +56,6 @@ class Kernels:
         `types` defines the names of types that the source does not define.
         """
         lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
-        key = "".join([*lines, text]), name
-        kernel = self._known.get(key)
-        if kernel is None:
-            with spending("compiling"):
-                kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
-            self._known[key] = kernel
+        kernel = self.kernel("".join([*lines, text]), name)
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)

@@ -16,7 +16,6 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.calls import (
     CLEARED,
     DTYPES,
@@ -40,13 +39,16 @@ from gdatalog.gpu_ops.control_words import (
     Word,
     capacity,
 )
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists
 from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
+from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.trie import Trie
 
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
@@ -57,6 +59,9 @@ BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
 FEWER = 4  # times fewer tiles, if each needs more of the pool
 PLACED_HERE = 1 << 16  # rows, below which the host says where they lie
+# Bytes of the first blocks, which come with the control words of a run that may be brief; and of
+# all its blocks, if they come next.
+FIRST_BYTES, NEXT_BYTES = 1 << 16, 1 << 18
 
 
 @dataclass(slots=True)
@@ -66,11 +71,15 @@ class _Pool:
     count: int
     block_rows: int
     outputs: list[Array]
-    fills: Array  # of each block: how many rows it has, and the tile's previous block
+    counts: Array  # how many rows each block has
+    previous: Array  # the previous block of each block's tile
+    nbytes: int  # of the outputs
+    few: tuple[Array, ...]  # the counts and rows of the blocks that are read first
 
-    @property
-    def nbytes(self) -> int:
-        return sum(output.nbytes for output in self.outputs)
+    def read_first(self, blocks: int) -> None:
+        first = min(self.count, blocks)
+        rows = [output[: first * self.block_rows] for output in self.outputs]
+        self.few = self.counts[:first], *rows
 
 
 @dataclass(slots=True)
@@ -117,7 +126,7 @@ class Launch:
         self.constants: Mapping[str, Array] = (
             found if isinstance(found, dict) else run.printed.expressions.arguments(found)
         )
-        self.given = {**self._inputs(tries), **run.beside}
+        self.given = {**self._inputs(tries, run.beside), **run.beside}
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
@@ -130,16 +139,20 @@ class Launch:
         tries = (run.tries[at] for at in run.printed.which)
         if any(known() is not trie for known, trie in zip(self._tries, tries, strict=True)):
             return False
-        if self.thresholds is not run.settings.thresholds or self.nbytes > run.limits.spare():
+        return self.thresholds is run.settings.thresholds and self.takes(run.scope, run.limits)
+
+    def takes(self, scope: Any, limits: Limits) -> bool:
+        """Whether it can run again over the same tries; takes the scope's constants."""
+        if self.nbytes > limits.spare():
             return False
-        constants = run.printed.expressions.arguments(run.scope)
+        constants = self.loops.printed.expressions.arguments(scope)
         for name, now in constants.items():
             before = self.constants[name]
             if now is before or (now.shape == before.shape and bool((now == before).all())):
                 continue
             if now.shape != before.shape or now.dtype != before.dtype or len(now) >= LARGE_TABLE:
                 return False
-            self.given[name].set(now)
+            self.shared.driver.write(self.given[name], now)
         self.constants = constants
         return True
 
@@ -147,7 +160,7 @@ class Launch:
     def grid(self) -> int:
         return -(-self.tiles * self.loops.lanes // THREADS)
 
-    def _inputs(self, tries: Sequence[Trie]) -> dict[str, Array]:
+    def _inputs(self, tries: Sequence[Trie], beside: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
         printed, shared = self.loops.printed, self.shared
         given = {name: shared.upload(array) for name, array in self.constants.items()}
@@ -156,7 +169,9 @@ class Launch:
         for name, trie in lists.items():
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
-        given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
+        part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
+        self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
+        given["sizes"] = self.xp.asarray(self.sizes)
         for argument in printed.arguments:
             if argument.kind in SHARED:
                 at = argument.levels[0]
@@ -196,31 +211,30 @@ class Launch:
             self.lending = [xp.asarray(rooms), lent_parts, len(self.scratch.classes)]
             self.cleared.append(lent_parts)
         self.ends = xp.empty(1, dtype=xp.int64) if shared.ends is None else shared.ends
-        self.control = xp.empty(CONTROL_WORDS, dtype=xp.int64)
+        self.words = CONTROL_WORDS + self.slots * SLOT_WORDS
+        self._memory: Array | None = None  # that launches share
         self.scratch_bytes = sum(array.nbytes for array in self.buffers.values())
         self.limits.charge("lists of tiles", self.scratch_bytes)
         self.block_rows, count = self._pool()
         self.pool = self._new_pool(count)
         self.nbytes = self.scratch_bytes + self.pool.nbytes
-        self._listed: tuple[int, Array, _Pool, Any] | None = None  # the arguments, and for what
+        self._listed: tuple[int, _Pool, Any] | None = None  # the arguments, and for what
 
     # ---------------------------------------------------------------------------------- runs
 
-    def blocks(self, run: LoopRun, wanted: int | None) -> list[Block]:
+    def blocks(self, limits: Limits, wanted: int | None, brief: bool = False) -> list[Block]:
         """The rows, as blocks of columns: launches until no work is left. Blocks of one row a
-        worker lie on the host, if no other device has a part of the work."""
-        self.limits, pool, found = run.limits, self.pool, _FoundBlocks()
+        worker lie on the host, if no other device has a part of the work; if `brief`, so do few
+        rows."""
+        self.limits, pool, found, driver = limits, self.pool, _FoundBlocks(), self.shared.driver
         self.wanted = EVERYTHING if wanted is None else wanted
-        ring = self.shared.ring(self.slots * SLOT_WORDS)
-        for array in (self.control, ring):
-            array.fill(0)
+        self._take_queue()
         self.limits.charge("lists of tiles", self.scratch_bytes)
         while True:
             self._make_room(found, pool.nbytes)
             for array in self.cleared:  # a launch that ended early leaves marks, or counts
-                array.fill(0)
-            pool.fills.fill(0)
-            status, counts, outputs = self._launched(ring, pool)
+                driver.clear(array)
+            status, counts, outputs = self._launched(pool, brief)
             rows = self._drain(outputs, counts, self.block_rows)
             if rows is not None:
                 found.blocks.append(rows)
@@ -234,10 +248,23 @@ class Launch:
             del outputs
             pool = self._new_pool(self._next_count(pool, 0 if rows is None else len(rows[0])))
 
+    def _take_queue(self) -> None:
+        """Clears the control words and the queue."""
+        memory = self.shared.queue(self.words)
+        if memory is not self._memory:
+            self._memory, self._listed = memory, None
+            self._cleared = memory[: self.words]
+            self.control, self.ring = memory[:CONTROL_WORDS], memory[CONTROL_WORDS : self.words]
+        self.shared.driver.clear(self._cleared)
+
     def _new_pool(self, count: int) -> _Pool:
         xp, rows = self.xp, self.block_rows
         outputs = [xp.empty(count * rows, dtype=DTYPES[a.type]) for a in self.loops.outputs]
-        return _Pool(count, rows, outputs, xp.empty((2, count), dtype=xp.int32))
+        counts, previous = (xp.empty(count, dtype=xp.int32) for _ in range(2))
+        size = sum(output.nbytes for output in outputs)
+        pool = _Pool(count, rows, outputs, counts, previous, size, ())
+        pool.read_first(FIRST_BYTES * count // max(1, size))
+        return pool
 
     def _make_room(self, found: _FoundBlocks, size: int) -> None:
         """Moves rows to the host if a pool of `size` bytes needs their room."""
@@ -251,14 +278,16 @@ class Launch:
             found.apart, held = len(found.blocks), 0
         self.limits.charge("blocks", held + size)
 
-    def _launched(self, ring: Array, pool: _Pool) -> tuple[int, Array, list[Array]]:
+    def _launched(self, pool: _Pool, brief: bool) -> tuple[int, Array, Sequence[Array]]:
         """Launches the kernel and waits for it; returns why it ended, how many rows each block that
         it asked for has, and the blocks."""
         driver, control, outputs = self.shared.driver, self.control, pool.outputs
-        args = self._arguments(ring, pool)
-        self.kernel.launch(self.grid, THREADS, args)
         here = self.loops.printed.single and self.part is WHOLE
-        reads = (control, *outputs) if here else (control, pool.fills) if outputs else (control,)
+        reads: tuple[Array, ...] = (control, *outputs)
+        if outputs and not here:
+            driver.clear(pool.counts)
+            reads = control, *(pool.few if brief else (pool.counts,))
+        self.kernel.launch(self.grid, THREADS, self._arguments(pool))
         stop = (Word.STOP,), int(Reason.STOPPED)
         words, *found = driver.wait(self.limits.poll, control, *stop, driver.reading(reads))
         status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
@@ -268,13 +297,21 @@ class Launch:
             raise Outside
         if here:
             return status, np.ones(used, dtype=np.int32), found
-        return status, found[0][0, :used] if outputs else np.empty(0, dtype=np.int32), outputs
+        if not outputs:
+            return status, np.empty(0, dtype=np.int32), outputs
+        counts, *rows = found
+        if used > len(counts):
+            counts, rows = driver.fetched(pool.counts[:used]), []
+            if brief and used * pool.nbytes <= NEXT_BYTES * pool.count:
+                rows = [driver.fetched(output[: used * pool.block_rows]) for output in outputs]
+                pool.read_first(used + used // 2)  # the next run may have as many
+        return status, counts[:used], rows or outputs
 
-    def _arguments(self, ring: Array, pool: _Pool) -> Any:
+    def _arguments(self, pool: _Pool) -> Any:
         """The kernel's arguments, in its order."""
         known = self._listed
-        if known is not None and known[0] == self.wanted and known[1] is ring and known[2] is pool:
-            return known[3]
+        if known is not None and known[0] == self.wanted and known[1] is pool:
+            return known[2]
         loops, buffers, grain = self.loops, self.buffers, self.thresholds.tile_grain
         numbers = {
             "capacity": self.slots, "grain": max(loops.printed.grain, grain, 1),
@@ -282,7 +319,8 @@ class Launch:
             "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
             "part": self.part[0], "parts": self.part[1],
         }  # fmt: skip
-        args: list[Any] = [self.control, ring, *pool.fills, self.ends, len(self.ends)]
+        args: list[Any] = [self.control, self.ring, pool.counts, pool.previous]
+        args += [self.ends, len(self.ends)]
         args += numbers.values()
         for name in loops.arrays:
             if name in self.given or name in buffers:
@@ -290,7 +328,7 @@ class Launch:
                 if name in loops.sized:
                     args.append(self.scratch.own.get(name, len(args[-1])))
         packed = self.kernel.packed([*args, *pool.outputs, *self.lending])
-        self._listed = self.wanted, ring, pool, packed
+        self._listed = self.wanted, pool, packed
         return packed
 
     def _next_count(self, pool: _Pool, kept: int) -> int:
@@ -371,7 +409,9 @@ class Launch:
         xp, total = self.xp, int(counts.sum())
         starts = np.arange(len(counts)) * block_rows
         if total < PLACED_HERE:
-            positions = xp.asarray(host_expand(starts, counts, total)[1])
+            positions = host_expand(starts, counts, total)[1]
+            if not is_on_host(outputs[0]):
+                positions = xp.asarray(positions)
         else:
             given = xp.asarray(starts), xp.asarray(counts.astype(np.int64))
             _, positions = self.shared.ops.expand(*given, total)

@@ -57,10 +57,16 @@ finish:
 """
 
 
+# The words of `sizes` before the plan's own, if it has given rows: where they begin in their
+# columns, and their number.
+GIVEN_WORDS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
     """The kernel of a plan. `arrays`: its array arguments, in order, after those that all kernels
-    have. `sized`: the arrays that are followed by their length."""
+    have. `sized`: the arrays that are followed by their length. `given`: the columns of given
+    rows, of which `sizes` says the part to read."""
 
     printed: PrintedPlan
     source: str
@@ -70,6 +76,7 @@ class LoopKernel:
     outputs: tuple[Argument, ...]
     lanes: int
     buffers: tuple[str, ...]  # scratch of which tiles may borrow longer parts
+    given: tuple[str, ...]
 
 
 def element(kind: str) -> str:
@@ -95,6 +102,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         else:
             inputs[argument.name] = element(argument.type)
     own = {argument.name: element(argument.type) for argument in scratch}
+    given = tuple(a.name for a in printed.arguments if a.name.removeprefix("new").isdecimal())
     columns = [element(argument.type) for argument in outputs]
     counters = printed.counters
     kept = [counter for counter in counters if counter.kept in printed.source]
@@ -109,19 +117,21 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         inputs | results | own, columns, lanes, buffers, counters=counters, undone=kept
     )
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
-    prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
+    skipped = GIVEN_WORDS if given else 0
+    prologue = [f"{name} = sizes[{at + skipped}]" for at, name in enumerate(scalars)]
     prologue += printed.expressions.prologue()
     text = printed.source.replace(
         "def walk():\n", "def walk():\n" + "".join(f"    {line}\n" for line in prologue)
     )
     body = translation.body(text)
-    sized = frozenset(translation.lengths) | own.keys()
+    sized = (frozenset(translation.lengths) | own.keys()).difference(given)
     arrays = [*inputs, *results, *own, *(argument.name for argument in outputs)]
     parameters = [
         "ARRAY(i64) control", "ARRAY(i64) ring", "ARRAY(i32) counts", "ARRAY(i32) previous",
         "ARRAY(i64) ends", "i64 ends_n", *(f"i64 {name}" for name in NUMBERS),
     ]  # fmt: skip
-    parameters += [_parameter(f"const {kind}", name, sized) for name, kind in inputs.items()]
+    for name, kind in inputs.items():
+        parameters.append(_parameter(f"const {kind}", name, sized, "_all" * (name in given)))
     parameters += [_parameter(kind, name, sized) for name, kind in results.items()]
     parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
@@ -142,6 +152,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *_top(translation.root, inputs),
         *([f"    SHARED(u32, tails, {tails});"] if tails else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
+        *(_part(name, inputs[name]) for name in given),
         *(_slice(name, kind, buffers) for name, kind in own.items()),
         *([f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []),
         *translation.declarations(), *give, "    bool gives = false;",
@@ -160,6 +171,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         tuple(outputs),
         lanes,
         buffers,
+        given,
     )
 
 
@@ -181,6 +193,12 @@ def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:
 def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") -> str:
     length = f", i64 {name}_n" if name in sized else ""
     return f"ARRAY({kind}) {name}{suffix}{length}"
+
+
+def _part(name: str, kind: str) -> str:
+    """The part of a column of given rows that is read."""
+    part = f"    const Array<const {kind}> {name} = slice({name}_all, sizes[0], sizes[1]);"
+    return f"{part}\n    const i64 {name}_n = sizes[1];"
 
 
 def _slice(name: str, kind: str, buffers: Sequence[str]) -> str:

@@ -83,6 +83,8 @@ def of_rows(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: boo
 
 def of_sorted(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of `length` rows in lexicographically sorted columns."""
+    if not columns:
+        return Trie((), length, None)
     weights = None
     left = list(columns)
     if length:

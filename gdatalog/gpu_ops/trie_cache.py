@@ -61,7 +61,7 @@ class DeviceTries:
         self.ops = ops
         self.limit = limit
         self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
-        self._clock = count()
+        self.clock = count()  # what is used later is dropped later
         self._size: tuple[int, int] | None = None  # of how many relations, and their bytes
         self._relieving = False
         # Called before something is dropped: others may have parts of tries.
@@ -162,7 +162,7 @@ class DeviceTries:
                 return trie  # which has only a count
             held.tries[name] = trie
             self.changed()
-        held.used[name] = next(self._clock)
+        held.used[name] = next(self.clock)
         return trie
 
     def derived(self, tries: Sequence[Trie], make: Callable[[], Trie]) -> Trie:
@@ -177,9 +177,20 @@ class DeviceTries:
                     found = held.derived[key] = make()
                     self.changed()
                     self.shrink(self.budget())
-                held.used[key] = next(self._clock)
+                held.used[key] = next(self.clock)
                 return found
         return make()
+
+    def uses(self, tries: Sequence[Trie]) -> list[tuple[dict[Any, int], Any]]:
+        """Where the cache notes that these tries are used, for who reads them without asking."""
+        known = {id(trie) for trie in tries}
+        return [
+            (held.used, name)
+            for held in self._held.values()
+            for names in (held.tries, held.derived)
+            for name, trie in names.items()
+            if id(trie) in known
+        ]
 
     def made(
         self,
@@ -220,7 +231,7 @@ class DeviceTries:
         rows = self._tried(lambda: store.lay(self.ops))
         if not there:
             self.changed()
-        self._of(store).used[None] = next(self._clock)
+        self._of(store).used[None] = next(self.clock)
         return rows
 
     def _expected(self, relation: Relation, order: Sequence[int]) -> int:

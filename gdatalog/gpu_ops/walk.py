@@ -8,22 +8,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
+from weakref import ref
 
-from gdatalog.account import spending
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.buffers import Buffers
-from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
 from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.row_ops import DeviceOps
 
 MOST_KERNELS = 256
 COMPILERS = 2  # threads that compile kernels before they are needed
-# Launches that are kept: how many, and the most bytes of one's buffers.
-MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 26
+# Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
+MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
+
+
+class KeptLaunch:
+    """A launch that is kept, for a query that is asked again: it runs until the cache of tries
+    drops it, or another one replaces it."""
+
+    def __init__(self, walks: Walks, run: LoopRun, launch: Launch) -> None:
+        self._walks, self._printed, self._launch = walks, run.printed, ref(launch)
+        self._used = walks.indexes.uses(run.tries)
+
+    def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
+        """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        launch = self._launch()
+        if launch is None or not self._walks.takes(self._printed, launch, scope, limits):
+            return None
+        for used, name in self._used:
+            used[name] = next(self._walks.indexes.clock)
+        found = launch.blocks(limits, None, brief=True)
+        self._walks.keep(self._printed, launch)
+        return found
 
 
 class Walks:
@@ -99,24 +123,56 @@ class Walks:
         `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
         a tile needs of scratch whose size does not depend on tries.
         """
-        limits, alone = run.limits, part is WHOLE and not rooms and not run.beside
+        alone = part is WHOLE and not rooms and not run.beside
         again = alone and not isinstance(run.scope, dict)
         launch = self._launches.pop(id(run.printed), None) if again else None
         try:
             if launch is None or not launch.serves(run):
-                with limits.watch.work("compiling", run.label):
-                    loops, kernel = self.kernel(run.printed, run.label)
-                launch = Launch(self.buffers, loops, kernel, run, part, rooms)
-                self.indexes.changed()  # it may have derived arrays of tries
-            found = launch.blocks(run, wanted)
+                launch = self._made(run, part, rooms)
+            found = launch.blocks(run.limits, wanted)
         finally:
-            for what in ("blocks", "lists of tiles", KEPT_LISTS):
-                limits.charge(what, 0)
-        if again and launch.again and launch.nbytes <= KEPT_BYTES:
-            if len(self._launches) >= MOST_LAUNCHES:
-                del self._launches[next(iter(self._launches))]
-            self._launches[id(run.printed)] = launch
+            _give_back(run.limits)
+        if again:
+            self.keep(run.printed, launch)
         return found
+
+    def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
+        with run.limits.watch.work("compiling", run.label):
+            loops, kernel = self.kernel(run.printed, run.label)
+        launch = Launch(self.buffers, loops, kernel, run, part, rooms)
+        self.indexes.changed()  # it may have derived arrays of tries
+        return launch
+
+    def keep(self, printed: PrintedPlan, launch: Launch) -> bool:
+        """Keeps a launch that serves other runs, unless it is large."""
+        if not launch.again or launch.nbytes > KEPT_BYTES // 4:
+            return False
+        kept = self._launches
+        kept[id(printed)] = launch
+        while len(kept) > MOST_LAUNCHES or sum(each.nbytes for each in kept.values()) > KEPT_BYTES:
+            del kept[next(iter(kept))]
+        return True
+
+    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
+        """The launch of a run, for other values of its parameters; None if it is not kept."""
+        launch = self._launches.get(id(run.printed))
+        if launch is None and has_run:
+            return None
+        if launch is None or not launch.serves(run):
+            try:
+                launch = self._made(run, WHOLE, MappingProxyType({}))
+            finally:
+                _give_back(run.limits)
+            if not self.keep(run.printed, launch):
+                return None
+        return KeptLaunch(self, run, launch)
+
+    def takes(self, printed: PrintedPlan, launch: Launch, scope: Any, limits: Limits) -> bool:
+        """Whether a launch is kept still; takes it, and the scope's constants, for a run."""
+        if self._launches.get(id(printed)) is not launch or not launch.takes(scope, limits):
+            return False
+        del self._launches[id(printed)]
+        return True
 
     def forget(self) -> None:
         """Frees kernels and arrays."""
@@ -128,3 +184,9 @@ class Walks:
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()
+
+
+def _give_back(limits: Limits) -> None:
+    """Returns what a launch has charged."""
+    for what in ("blocks", "lists of tiles", KEPT_LISTS):
+        limits.charge(what, 0)

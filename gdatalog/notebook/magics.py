@@ -16,33 +16,24 @@ from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.notebook import help
 from gdatalog.notebook.answers import run
 from gdatalog.notebook.cell import NotebookCells
-from gdatalog.notebook.messages import (
-    AFTER,
-    Listing,
-    ProgressBar,
-    displayer,
-    list_relations,
-    short_errors,
-)
-from gdatalog.notebook.options import (
-    Completer,
-    MagicOptions,
-    data_named,
-    database_named,
-    parameters,
-)
+from gdatalog.notebook.completion import Completer
+from gdatalog.notebook.listing import Listing, list_relations
+from gdatalog.notebook.messages import short_errors
+from gdatalog.notebook.options import MagicOptions
+from gdatalog.notebook.progress_bar import AFTER, ProgressBar, displayer
+from gdatalog.notebook.variables import data_named, database_named, parameters
 from gdatalog.opening import connect
 from gdatalog.planner.check import Schema
 from gdatalog.progress import amount
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell.commands.database import rules_text
+from gdatalog.shell.commands.rules import rules_text
 from gdatalog.shell.commands.settings import shown_settings
 from gdatalog.shell.messages import aligned, say, size_of
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.shell.statements import schema_text
+from gdatalog.terminal_text import visible, visible_lines
 from gdatalog.user_settings import all_settings, parse_settings, setting
-from gdatalog.values import visible, visible_lines
 
 # The shell's attribute for our magics, and IPython's mark for lines without `$` expansion.
 OURS = "_gdatalog_magics"

@@ -11,17 +11,9 @@ texts all give the same kind of object.
 (1, 0)
 """
 
-from gdatalog.patterns.pattern import (
-    Pattern,
-    biclique,
-    clique,
-    cycle,
-    from_edges,
-    from_networkx,
-    path,
-    star,
-)
-from gdatalog.patterns.queries import frequent_rules
+from gdatalog.patterns.families import biclique, clique, cycle, path, star
+from gdatalog.patterns.frequent import frequent_rules
+from gdatalog.patterns.pattern import Pattern, from_edges, from_networkx
 from gdatalog.patterns.suites import from_dotmotif, graphlets, named, suite
 
 __all__ = [

@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.patterns.pattern import FAMILIES, Label, Pair, Pattern, biclique, from_edges, variable
+from gdatalog.patterns.families import FAMILIES, biclique
+from gdatalog.patterns.pattern import Pair, Pattern, from_edges, variable
+from gdatalog.patterns.shapes import Label
 from gdatalog.records import dataclass, field, replace
 
 # T-DFS: P1 to P11; P12 to P22 are these with labels 0 to 3 in the order of the vertices. P8 to P11,
-# which its public code lacks, are the patterns of six vertices that G2-AIMD, of the same authors, has.
+# which its public code lacks, are the patterns of six vertices of G2-AIMD, by the same authors.
 _T_DFS = (
     "ab ac ad bc bd",
     "ab ac ad bc bd cd",

@@ -83,5 +83,13 @@ class Unsuited:
         return "where compiled loops do not suit"
 
 
-When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited
-CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, NoRoom, Unsuited)
+@dataclass(frozen=True, slots=True)
+class Uncompiled:
+    """The device's kernels are not compiled yet; they are compiled meanwhile."""
+
+    def __str__(self) -> str:
+        return "until its kernels are compiled"
+
+
+When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited | Uncompiled
+CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, NoRoom, Unsuited, Uncompiled)

@@ -7,7 +7,8 @@ stays valid when the text before the rule changes. What this format does not kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -43,7 +44,15 @@ CLASSES: tuple[type[Any], ...] = (
     p.Term,
     p.RulePlan,
 )
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns the values of some attributes."""
+    return attrgetter(*names) if len(names) > 1 else lambda of: (getattr(of, names[0]),)
+
+
 _NAMES = {cls: tuple([field.name for field in fields(cls)]) for cls in CLASSES}
+_VALUES = {cls: _values_of(names) for cls, names in _NAMES.items()}
 _NUMBERS = {cls: number for number, cls in enumerate(CLASSES)}
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 _TUPLE, _SPAN, _SET = -1, -2, -3
@@ -102,28 +111,28 @@ class UnknownFormat(Exception):
 
 def packed(value: Any, places: Places) -> Any:
     """A plan, or a part of one, as lists."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    number = _NUMBERS.get(kind)
-    if number is not None:
-        found: list[Any] = [number]
-        for name in _NAMES[kind]:
-            item = getattr(value, name)
-            found.append(item if type(item) in _PLAIN else packed(item, places))
-        return found
-    if kind is tuple:
-        found = [_TUPLE]
-        for item in value:
-            found.append(item if type(item) in _PLAIN else packed(item, places))
-        return found
-    if kind is Span:
-        return [_SPAN, *places.of(value)]
-    if kind is frozenset:
-        return [_SET, *sorted(value)]
-    if isinstance(value, float):  # of NumPy
-        return float(value)
-    raise UnknownFormat(kind.__name__)
+    whole: list[Any] = []
+    todo: list[tuple[Any, list[Any]]] = [((value,), whole)]  # items, and the list that gets them
+    for items, found in todo:
+        for item in items:
+            kind = type(item)
+            if kind in _PLAIN:
+                found.append(item)
+                continue
+            number = _NUMBERS.get(kind)
+            if number is not None or kind is tuple:
+                inner = [_TUPLE if number is None else number]
+                found.append(inner)
+                todo.append((item if number is None else _VALUES[kind](item), inner))
+            elif kind is Span:
+                found.append([_SPAN, *places.of(item)])
+            elif kind is frozenset:
+                found.append([_SET, *sorted(item)])
+            elif isinstance(item, float):  # of NumPy
+                found.append(float(item))
+            else:
+                raise UnknownFormat(kind.__name__)
+    return whole[0]
 
 
 def unpacked(stored: Any, places: Places) -> Any:

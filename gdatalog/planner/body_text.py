@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gdatalog.plan import join_plan as p
-from gdatalog.plan.format import format_expr, given_label
+from gdatalog.plan.expression_text import format_expr
+from gdatalog.plan.labels import given_label
 from gdatalog.planner import items as n
 from gdatalog.values import is_list, shown_name
 

@@ -27,7 +27,7 @@ from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED
 from gdatalog.planner.order.states import Order
 from gdatalog.planner.passes import PassNotes
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
@@ -96,30 +96,33 @@ class PlanBuilder:
         return p.Slot(f"~~{self.fresh}", kind)
 
 
-@dataclass(eq=False)
 class ConjunctionBuilder:
     """The steps of one conjunction: the whole body, or a branch.
 
     `order`: for a branch, the order of the conjunction around it. `depth`: the number of branches
     around it."""
 
-    plan: PlanBuilder
-    items: Sequence[n.Item]
-    outer: Names
-    live: Names
-    bag: bool
-    rows: float = 1.0  # expected number of rows at this point
-    order: Order | None = None
-    compacts: bool = False
-    depth: int = 0
-    steps: list[p.Step] = field(default_factory=list)
-    atoms: list[AtomState] = field(default_factory=list)
-    waiting: list[n.Item] = field(default_factory=list)  # at the start: items other than atoms
-    within: list[n.TestItem] = field(default_factory=list)  # tests that filter an atom's trie
-
-    def __post_init__(self) -> None:
-        self.bound = set(self.outer)
-        self.comparisons = Comparisons(self.items, rising(self.items, self.plan.sizes))
+    def __init__(
+        self,
+        plan: PlanBuilder,
+        items: Sequence[n.Item],
+        outer: Names,
+        live: Names,
+        bag: bool,
+        rows: float = 1.0,
+        order: Order | None = None,
+        compacts: bool = False,
+        depth: int = 0,
+    ) -> None:
+        self.plan, self.items, self.outer, self.live, self.bag = plan, items, outer, live, bag
+        self.rows = rows  # expected number of rows at this point
+        self.order, self.compacts, self.depth = order, compacts, depth
+        self.steps: list[p.Step] = []
+        self.atoms: list[AtomState] = []
+        self.waiting: list[n.Item] = []  # at the start: items other than atoms
+        self.within: list[n.TestItem] = []  # tests that filter an atom's trie
+        self.bound = set(outer)
+        self.comparisons = Comparisons(items, rising(items, plan.sizes))
 
     def build(self) -> tuple[p.Step, ...]:
         self._unrelated()

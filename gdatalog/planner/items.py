@@ -36,12 +36,29 @@ class AtomItem:
     counted: int = 0
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        relation: str,
+        args: tuple[Term, ...],
+        version: p.Version = "full",
+        span: Span = NOWHERE,
+        ranked: bool = False,
+        once: bool = False,
+        counted: int = 0,
+    ) -> None:
         names = []
-        for arg in self.args:
+        for arg in args:
             if isinstance(arg, p.Slot):
                 names.append(arg.name)
-        object.__setattr__(self, "variables", frozenset(names))
+        put = object.__setattr__
+        put(self, "relation", relation)
+        put(self, "args", args)
+        put(self, "version", version)
+        put(self, "span", span)
+        put(self, "ranked", ranked)
+        put(self, "once", once)
+        put(self, "counted", counted)
+        put(self, "variables", frozenset(names))
 
     def __hash__(self) -> int:  # a set of names keeps its hash
         return hash((self.relation, self.version, self.variables))
@@ -56,8 +73,12 @@ class Equation:
     may_fail: bool = False
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", p.slots(self.left) | p.slots(self.right))
+    def __init__(self, left: p.Expr, right: p.Expr, may_fail: bool = False) -> None:
+        put = object.__setattr__
+        put(self, "left", left)
+        put(self, "right", right)
+        put(self, "may_fail", may_fail)
+        put(self, "variables", p.slots(left) | p.slots(right))
 
     def ways(self) -> list[tuple[p.Slot, p.Expr]]:
         """The variables that this equation can bind, each with its value."""
@@ -105,8 +126,9 @@ class TestItem:
     test: p.Expr
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", p.slots(self.test))
+    def __init__(self, test: p.Expr) -> None:
+        object.__setattr__(self, "test", test)
+        object.__setattr__(self, "variables", p.slots(test))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +272,13 @@ def places_of(name: str, items: Iterable[Item]) -> list[tuple[AtomItem, int]]:
 
 
 def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:
-    return frozenset().union(*map(p.slots, exprs))
+    names: set[str] = set()
+    for expr in exprs:
+        if isinstance(expr, p.Slot):
+            names.add(expr.name)
+        elif isinstance(expr, p.Apply):
+            names |= p.slots(expr)
+    return frozenset(names)
 
 
 def item_may_fail(item: Item) -> bool:

@@ -23,13 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from gdatalog.plan.join_plan import Version
-from gdatalog.planner.statistics import (
-    Assumed,
-    Bound,
-    ColumnTest,
-    RelationStatistics,
-    Statistics,
-)
+from gdatalog.planner.statistics import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
 from gdatalog.storage.degrees import AdjacencyLists, Degrees
 from gdatalog.storage.statistics import SAMPLE
 from gdatalog.storage.table import Array
@@ -52,16 +46,18 @@ class Observed:
     """The questions of one planning, with what stands for their answers. `whole`: planning has
     looked at nothing else."""
 
-    __slots__ = ("asked", "statistics", "whole")
+    __slots__ = ("asked", "before", "statistics", "whole")
 
     def __init__(self) -> None:
         self.statistics: list[ObservedStatistics] = []
         self.asked: dict[Question, Answer] = {}
+        self.before: Mapping[Question, Answer] = {}  # of what is planned around a part
         self.whole = True
 
     def note(self, question: Question, answer: object, estimated: bool = False) -> None:
         if question not in self.asked:
-            self.asked[question] = _recorded(answer, estimated)
+            known = self.before.get(question)
+            self.asked[question] = _recorded(answer, estimated) if known is None else known
 
     def add(self, asked: Mapping[Question, Answer]) -> None:
         """Adds the questions of an earlier search whose result is used again."""
@@ -72,13 +68,13 @@ class Observed:
     def apart(self) -> Iterator[Observed]:
         """Within this context, the questions of a part of planning are also kept separately."""
         before, inner = self.asked, Observed()
-        self.asked = inner.asked
+        self.asked, self.before = inner.asked, before
         for each in self.statistics:
             each.forget()
         try:
             yield inner
         finally:
-            self.asked = before
+            self.asked, self.before = before, {}
             self.add(inner.asked)
             inner.whole = self.whole
 
@@ -150,6 +146,8 @@ def _without_codes(size: Any, answer: object) -> object:
 
 def _recorded(answer: object, estimated: bool = False) -> Answer:
     """What stands for an answer: the same in each process."""
+    if type(answer) is int or type(answer) is bool:
+        return (hash((type(answer) is bool, answer)),) if not estimated else (0, answer)
     if isinstance(answer, Assumed):
         known = answer.rows, answer.values, answer.arity, answer.balanced, answer.each is None
         return hash((*known, *sorted(answer.rises))), *(answer.each or ())
@@ -214,28 +212,34 @@ class ObservedStatistics:
         self._key = key
         self._observed = observed
         self._known: dict[Question, Any] = {}
+        self._earlier: dict[Question, Any] = {}  # answers whose questions are noted again
         self.assumed = False
         self.codes = bool(of.codes)
+        self._many = of.rows > SAMPLE
 
     def forget(self) -> None:
-        """Forgets the answers, so that questions are noted again."""
+        """Lets questions be noted again."""
+        self._earlier.update(self._known)
         self._known.clear()
         for what in (*_PROPERTIES, "graph"):
             vars(self).pop(what, None)
 
     def _ask(self, question: Question) -> Any:
         what, *args = question
-        answer = self._known[question] = getattr(self._of, what)(*args)
-        estimated = what in _ESTIMATED or what in _BY_KEY
-        estimated = estimated and _estimates(self._of, what)
-        self._observed.note((*self._key, *question), answer, estimated)
+        answer = self._earlier.get(question)
+        if answer is None:
+            answer = getattr(self._of, what)(*args)
+        self._known[question] = answer
+        self._observed.note((*self._key, *question), answer, self._many and what in _ESTIMATED)
         return answer
 
     def __getattr__(self, what: str) -> Any:
         """A property, which is kept."""
         if what not in _PROPERTIES and what != "graph":
             raise AttributeError(what)
-        answer = getattr(self._of, what)
+        answer = self._earlier.get((what,))
+        if answer is None:
+            answer = self._earlier[what,] = getattr(self._of, what)
         if what == "graph":
             self._observed.note((*self._key, what), answer is not None)
             if answer is not None:

@@ -7,8 +7,9 @@ from typing import TypedDict, Unpack
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan.format import ending_labels, format_expr, orbit_label, term_label
+from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.plan.labels import ending_labels, orbit_label, term_label
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.body_text import body_text
@@ -52,7 +53,9 @@ def plan_rule(
     **options: Unpack[RuleOptions],
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum."""
-    draft = RuleDraft(rule, param_types, inputs, recursive, **options)
+    uses = count_variables((*rule.head.args, rule.body))
+    normal = Normaliser(rule.types, param_types, uses)
+    draft = RuleDraft(rule, param_types, inputs, recursive, normal, **options)
     for each in PASSES:
         each(draft)
         if inputs.notes is not None:
@@ -110,11 +113,11 @@ class RuleDraft:
     param_types: Mapping[str, TypeName]
     inputs: PlanInputs
     recursive: Collection[str]
+    normal: Normaliser
     first: bool = True
     old: Version = "old"
     scans: int | None = None
     algebra: Algebra | None = None
-    normal: Normaliser = field(init=False)
     alternatives: list[n.Conjunction] = field(default_factory=list)
     head: tuple[Expr, ...] = ()
     gathers: tuple[Gather, ...] = ()
@@ -123,10 +126,6 @@ class RuleDraft:
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = None
     plan: RulePlan | None = None
-
-    def __post_init__(self) -> None:
-        uses = count_variables((*self.rule.head.args, self.rule.body))
-        self.normal = Normaliser(self.rule.types, self.param_types, uses)
 
     @property
     def plain(self) -> bool:

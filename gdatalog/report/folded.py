@@ -12,7 +12,8 @@ from gdatalog.engine.draft import UNKNOWN
 from gdatalog.errors import UsageError
 from gdatalog.planner.check.wording import did_you_mean
 from gdatalog.records import replace
-from gdatalog.report.tree import ReportNode, many
+from gdatalog.report.numbers import many
+from gdatalog.report.tree import ReportNode
 
 LARGE = 24  # rules: larger plans are folded
 COSTLIEST = 5  # rules listed at the top
@@ -128,9 +129,6 @@ def _relations(stratum: ReportNode) -> set[str]:
     return {name for rule in _rules(stratum) for name in _names(rule)}
 
 
-# --------------------------------------------------------------------------------- what is costly
-
-
 def _cost(node: ReportNode) -> float:
     """Measured seconds, or else the rows that the plan expects to read."""
     if node.seconds is not None:
@@ -155,9 +153,6 @@ def _costliest(root: ReportNode) -> tuple[ReportNode, ...]:
         return ()
     children = tuple(ReportNode("costly rule", label, estimate=cost) for cost, label in costly)
     return (ReportNode("costliest", "the costliest rules", children=children),)
-
-
-# ------------------------------------------------------------------------------------- folding
 
 
 def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:

@@ -6,18 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.account import Costs
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
+from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import cached_property, dataclass, field, fields
 from gdatalog.report import plan_tree, rules
-from gdatalog.report.hints import costliest
-from gdatalog.report.rules import Executor, Happened, StratumRan
+from gdatalog.report.costliest import costliest
+from gdatalog.report.indexes import index_label
+from gdatalog.report.numbers import many, per_second, took
+from gdatalog.report.plan_nodes import Executor, Happened, order_of, plan_nodes, with_dedup
+from gdatalog.report.round_table import COLUMNS, round_lines, rounds_node, rule_key
+from gdatalog.report.rules import StratumRan
 from gdatalog.report.shown import Shown
-from gdatalog.report.tree import Facts, Kind, ReportNode, facts, many, per_second, took
+from gdatalog.report.tree import Facts, Kind, ReportNode, facts
 from gdatalog.values import shown_name
 
 if TYPE_CHECKING:
@@ -100,14 +104,14 @@ class Profile(Shown):
         """
         import pandas as pd
 
-        lines = [line for stratum in self.strata for line in rules.round_lines(stratum)]
-        frame = pd.DataFrame(lines, columns=list(rules.COLUMNS))
+        lines = [line for stratum in self.strata for line in round_lines(stratum)]
+        frame = pd.DataFrame(lines, columns=list(COLUMNS))
         return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data, with the rows of `rounds`."""
-        lines = (line for stratum in self.strata for line in rules.round_lines(stratum))
-        rounds = [dict(zip(rules.COLUMNS, line, strict=True)) for line in lines]
+        lines = (line for stratum in self.strata for line in round_lines(stratum))
+        rounds = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
         return {**super().to_dict(), "rounds": rounds}
 
     @cached_property
@@ -172,14 +176,14 @@ class Profile(Shown):
         details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(metrics.peak)} held")
         if metrics.way is not None:
             details.append(str(metrics.way))
-        numbers = {rules.rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
+        numbers = {rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
         nodes = []
         for at, own in enumerate(each.rules, 1):
             name = f"rule {at}: " if metrics.rounds and len(each.rules) > 1 else ""
             label = f"{name}{rule_text(own.rule)}"
             nodes.append(self._named(label, own.plans, own.runs, followed))
         if metrics.stratum.recursive:
-            table = rules.rounds_node(metrics, numbers)
+            table = rounds_node(metrics, numbers)
             nodes += [] if table is None else [table]
         rows_of = ((f"rows of {shown_name(name)}", count) for name, count in metrics.rows.items())
         known = (
@@ -238,7 +242,7 @@ class Profile(Shown):
         on_gpu = (run.device or self.device) != "cpu" and run.left is None
         if choice.breadth_first or plan.gathers or on_gpu:
             return executor
-        return rules.with_dedup(executor, plan.joins[number])
+        return with_dedup(executor, plan.joins[number])
 
     def _plan(
         self,
@@ -249,7 +253,7 @@ class Profile(Shown):
         followed: Mapping[str, int],
     ) -> ReportNode:
         if run is None:
-            _, children = rules.plan_nodes(plan)
+            _, children = plan_nodes(plan)
             return ReportNode(kind, label, facts=facts(relation=plan.relation), children=children)
         executors = [
             self._executor(run, plan, number) if number in run.executors else Executor()
@@ -257,7 +261,7 @@ class Profile(Shown):
         ]
         whole = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
         whole = frozenset() if run.unfinished else whole  # its steps are counted when it ends
-        executor, children = rules.plan_nodes(
+        executor, children = plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
         work = run.seconds - run.compiling - run.indexing - run.moving
@@ -287,7 +291,7 @@ class Profile(Shown):
                 *facts(words_as_rows=as_rows or None, words_as_tree=as_tree or None),
                 *_cost_facts(costs),
                 *placed.facts,
-                ("order", ", ".join(rules.order_of(plan))),
+                ("order", ", ".join(order_of(plan))),
                 *executor.facts,
             ),
             children=children,
@@ -343,7 +347,7 @@ def _index(index: Index) -> ReportNode:
     text = "cached" if index.seconds is None else f"built {times}in {took(index.seconds)}"
     return ReportNode(
         "index",
-        plan_tree.index_label(index.ref, index.names),
+        index_label(index.ref, index.names),
         (f"{many(index.rows, 'entry')}, {text}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),

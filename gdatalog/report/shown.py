@@ -18,10 +18,13 @@ from typing import Any, Self
 from gdatalog.errors import UsageError
 from gdatalog.options import FORMS
 from gdatalog.records import cached_property
-from gdatalog.report import tree as plain
 from gdatalog.report.folded import folded, is_large, named_part
-from gdatalog.report.tree import Cell, Kind, ReportNode, TextTable, about, took
-from gdatalog.values import visible, visible_html
+from gdatalog.report.mermaid import mermaid
+from gdatalog.report.numbers import STAYS, unbroken
+from gdatalog.report.text import cell_text, number_cells
+from gdatalog.report.text import text as plain_text
+from gdatalog.report.tree import Cell, ReportNode, TextTable
+from gdatalog.terminal_text import visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
 --guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \
@@ -75,7 +78,7 @@ class Shown:
 
     def to_text(self, width: int = 100) -> str:
         """The tree as lines for a terminal of this width; plans with many rules are folded."""
-        return plain.text(folded(self.tree) if self._folded else self.tree, width)
+        return plain_text(folded(self.tree) if self._folded else self.tree, width)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as dicts, lists, strings and numbers."""
@@ -165,7 +168,7 @@ class _Drawn:
         self.root = root
         self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
         nodes = [node for node in root.walk() if node is not root]
-        self.cells = {id(node): plain.number_cells(node, short=True) for node in (root, *nodes)}
+        self.cells = {id(node): number_cells(node, short=True) for node in (root, *nodes)}
         counts = [n for node in nodes for n in (node.estimate, node.actual) if n is not None]
         self.most = max(counts, default=1.0)
         self.came = any(node.actual is not None for node in nodes)
@@ -245,8 +248,8 @@ class _Drawn:
 
 def _what(node: ReportNode) -> str:
     """A node's label, which breaks outside brackets where possible, its marks and details."""
-    words = (visible_html(word) for word in plain.unbroken(node.label).split(" "))
-    label = " ".join(f'<span class="word">{w}</span>' if plain.STAYS in w else w for w in words)
+    words = (visible_html(word) for word in unbroken(node.label).split(" "))
+    label = " ".join(f'<span class="word">{w}</span>' if STAYS in w else w for w in words)
     marks = "".join(f'<span class="mark">{visible_html(mark)}</span>' for mark in node.marks)
     return f'<span class="what"><span class="label">{label}</span>{marks}{_details(node)}</span>'
 
@@ -286,79 +289,10 @@ def _table(table: TextTable) -> str:
     is_text = any(isinstance(row[last], str) for row in table.rows)
 
     def row(tag: str, cells: Sequence[Cell]) -> str:
-        texts = [visible_html(plain.cell_text(cell)) for cell in cells]
+        texts = [visible_html(cell_text(cell)) for cell in cells]
         ends = [" class=text" if is_text and at == last else "" for at in range(len(cells))]
         return "".join(f"<{tag}{e}>{t}</{tag}>" for e, t in zip(ends, texts, strict=True))
 
     rows = "".join(f"<tr>{row('td', cells)}</tr>" for cells in table.rows)
     head = row("th", table.columns)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-# A tree as a mermaid flowchart, which GitHub, GitLab and many editors draw.
-
-# Mermaid's brackets for the shapes of nodes; other nodes are boxes.
-_SHAPES: dict[Kind, tuple[str, str]] = {
-    "plan": ('(["', '"])'),
-    "stratum": ('(["', '"])'),
-    "branch": ('{{"', '"}}'),
-    "end": ('[/"', '"/]'),
-    "indexes": ('[("', '")]'),
-    "memory": ('[("', '")]'),
-}
-_NAMES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"})
-_STYLES = (
-    "classDef marked stroke:#c2410c,stroke-width:3px",
-    "classDef level stroke:#0f766e,stroke-width:2px",
-)
-
-
-def mermaid(root: ReportNode) -> str:
-    """Returns the tree as a flowchart from top to bottom.
-
-    >>> print(mermaid(ReportNode("plan", 'on "cpu"', children=(ReportNode("note", "x < 3"),))))
-    flowchart TD
-        n0(["on #quot;cpu#quot;"])
-        n1["x #lt; 3"]
-        n0 --> n1
-        classDef marked stroke:#c2410c,stroke-width:3px
-        classDef level stroke:#0f766e,stroke-width:2px
-    """
-    nodes = list(root.walk())
-    numbers = {id(node): at for at, node in enumerate(nodes)}
-    lines = ["flowchart TD"]
-    lines += [f"    n{at}{_box(node)}" for at, node in enumerate(nodes)]
-    for at, node in enumerate(nodes):
-        lines += [f"    n{at} --> n{numbers[id(child)]}" for child in node.children]
-    lines += [f"    {style}" for style in _STYLES]
-    marked = [at for at, node in enumerate(nodes) if node.marks]
-    levels = [at for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
-    for name, chosen in (("marked", marked), ("level", levels)):
-        if chosen:
-            lines.append(f"    class {','.join(f'n{at}' for at in chosen)} {name}")
-    return "\n".join(lines)
-
-
-def _box(node: ReportNode) -> str:
-    opens, closes = _SHAPES.get(node.kind, ('["', '"]'))
-    return opens + "<br/>".join(map(_escaped, _texts(node))) + closes
-
-
-def _texts(node: ReportNode) -> Iterator[str]:
-    yield node.label
-    yield from node.details
-    numbers = []
-    if node.estimate is not None:
-        numbers.append(f"{about(node.estimate)} expected")
-    if node.actual is not None:
-        numbers.append(f"{node.actual:,} came")
-    if node.seconds is not None and node.kind != "plan":
-        numbers.append(took(node.seconds))
-    if numbers:
-        yield ", ".join(numbers)
-    yield from node.marks
-
-
-def _escaped(text: str) -> str:
-    """Escapes what would end a label, start a tag, or (`%%`) start a mermaid directive."""
-    return visible(text).translate(_NAMES).replace("%%", "#37;#37;")

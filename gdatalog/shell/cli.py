@@ -22,7 +22,8 @@ from gdatalog.shell.editor.terminal import SIGNALLED, give_back, heeding
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, asks_for_patterns, plain_command
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import PROFILE_FORMS, CommandLine, opened, read_parameters, run_job
+from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import PROFILE_FORMS, CommandLine, opened, run_job
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

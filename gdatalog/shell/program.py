@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.account import free_at_once, spending, time_spent
+from gdatalog.account import free_at_once
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
@@ -20,12 +19,12 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts.files import read_text
 from gdatalog.engine.facts.outputs import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
+from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.opening import connect
 from gdatalog.options import parse_seconds, parse_threads
-from gdatalog.parser import Program, parse
-from gdatalog.parser.syntax import Const, Facts, Member, Query, Rule, Statement, Values
-from gdatalog.parser.tokens import string_token
+from gdatalog.overhead import spending, time_spent
+from gdatalog.parser import Program
+from gdatalog.parser.syntax import Facts, Rule, Statement
 from gdatalog.planner.check.statements import names_of
 from gdatalog.planner.passes import PassTrace
 from gdatalog.progress import amount
@@ -36,10 +35,10 @@ from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.user_settings import parse_settings
-from gdatalog.values import timestamp_from_text
 
 if TYPE_CHECKING:
     from gdatalog.report import Profile
+
 
 # The options of `connect`, by name.
 CONNECTION = (
@@ -285,80 +284,3 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
     if not os.path.exists(name) and ("?-" in name or "(" in name):
         raise UsageError(f"there is no file {name!r}", hint="to run a program text, use -c")
     return name, read_text(name, db.workspace.files)
-
-
-# Values of parameters: `-M name=value`, and `--param name=value` in notebooks.
-
-
-_NAME = re.compile(r"\$?([^\W\d]\w*)")
-_INT = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf)")
-
-
-def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, object]:
-    """Parses the values of `-M` or `--param` options.
-
-    >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
-    {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
-    """
-    params: dict[str, object] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        found = _NAME.fullmatch(name)
-        if not equals or found is None:
-            raise UsageError(f"{option} {text}: a parameter is given as {option} name=value")
-        if found[1] in params:
-            raise UsageError(f"{option} {text}: the parameter ${found[1]} is given twice")
-        params[found[1]] = read_value(value, option)
-    return params
-
-
-def read_value(text: str, option: str = "-M") -> object:
-    """Parses an int, a float, true or false, a timestamp, or otherwise text.
-
-    Constants in braces are a list, as in a program.
-    """
-    if _INT.fullmatch(text):
-        return int(text)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if text in ("true", "false"):
-        return text == "true"
-    if len(text) >= 2 and text[0] == text[-1] == '"':
-        token = string_token(SourceText(option, text), 0, len(text))
-        if token.type == "ERROR":
-            raise UsageError(f"{option}: {token.value.message}", hint=token.value.hint)
-        return token.value
-    if text[:1] == "{" and text[-1:] == "}":
-        return _list(text, option)
-    nanoseconds = timestamp_from_text(text.removeprefix("@"))
-    if nanoseconds is not None:
-        import numpy as np
-
-        return np.datetime64(nanoseconds, "ns")
-    return text
-
-
-def _list(text: str, option: str) -> list[object]:
-    """
-    >>> _list('{"a", "b"}', "-M"), _list("{}", "-M")
-    (['a', 'b'], [])
-    """
-    import numpy as np
-
-    if not text[1:-1].strip():
-        return []
-    hint = 'constants in braces, as in {1, 2, 3} and {"a", "b"}'
-    try:
-        (query,) = parse(f"?- x in {text}.", option).statements
-    except (ParseError, ValueError):
-        raise UsageError(f"{option}: {text} is not a list of values", hint=hint) from None
-    found: list[object] = []
-    if isinstance(query, Query) and isinstance(query.body, Member):
-        for part in query.body.values:
-            if not isinstance(part, Const | Values):
-                raise UsageError(f"{option}: {text} is not a list of values", hint=hint)
-            values = (part.value,) if isinstance(part, Const) else part.values
-            when = part.type == "timestamp"
-            found += [np.datetime64(int(v), "ns") for v in values] if when else values
-    return found

@@ -14,10 +14,11 @@ from gdatalog.engine.devices import PLAIN
 from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.shell.commands import run_command
-from gdatalog.shell.conversation import COMMANDS, Conversation, Leave
+from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor.known import look, place_of
 from gdatalog.shell.editor.terminal import can_edit, heeding
 from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
+from gdatalog.shell.registry import COMMANDS, Leave
 from gdatalog.shell.statements import take
 from gdatalog.shell.typed import command_of, divide
 

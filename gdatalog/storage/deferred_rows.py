@@ -28,4 +28,4 @@ class DeferredRows(RowStore):
     @property
     def nbytes(self) -> int:
         sources = self._sources
-        return sum(store.nbytes for store in sources) if sources else super().nbytes
+        return sum([store.nbytes for store in sources]) if sources else super().nbytes

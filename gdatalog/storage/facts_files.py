@@ -15,6 +15,7 @@ from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import line_blocks, text_files
 from gdatalog.storage.delimited import MARK
+from gdatalog.storage.file_bytes import FORMATS, format_of, read_bytes, similar
 from gdatalog.storage.file_sets import PACKED
 from gdatalog.storage.frames import table_of_file
 from gdatalog.storage.load_options import (
@@ -32,7 +33,7 @@ from gdatalog.storage.load_options import (
 )
 from gdatalog.storage.plain_text import ColumnLayout, cut_columns
 from gdatalog.storage.raw import Raw
-from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
+from gdatalog.storage.readers import TEXTS, read_tables
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
 

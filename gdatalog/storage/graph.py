@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TypeVar
@@ -20,7 +20,6 @@ from typing import TypeVar
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.records import cached_property
 from gdatalog.storage.degrees import AdjacencyLists
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore
@@ -182,6 +181,11 @@ class EdgeStatistics(RankedEdges):
         self._store = store
         self._in_files: Columns | None = None  # each edge once
         self._ranking: Ranking | None = None
+        self._mirrored: bool | None = None
+        self._symmetric: bool | None = None
+        self._loops: bool | None = None
+        self._skew: float | None = None
+        self._neighbours: Array | None = None  # see `_higher`
 
     @property
     def left(self) -> Array:
@@ -191,21 +195,25 @@ class EdgeStatistics(RankedEdges):
     def right(self) -> Array:
         return self._store.sorted()[1]
 
-    @cached_property
+    @property
     def mirrored(self) -> bool:
         """Whether each column may have the values of the other, as in a symmetric relation. Tested
         without a sort."""
-        return self._store.mirrored()
+        if self._mirrored is None:
+            self._mirrored = self._store.mirrored()
+        return self._mirrored
 
-    @cached_property
+    @property
     def symmetric(self) -> bool:
         """Whether every edge (x, y) has its reverse (y, x)."""
-        return self.mirrored and self._turned()
+        if self._symmetric is None:
+            self._symmetric = self.mirrored and self._turned()
+        return self._symmetric
 
     @property
     def known_symmetric(self) -> bool:
         """Whether the relation is known to be symmetric; computes nothing."""
-        return self.__dict__.get("symmetric") is True
+        return self._symmetric is True
 
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, reversed, are those from lower to higher
@@ -231,31 +239,41 @@ class EdgeStatistics(RankedEdges):
         left, right = self.left, self.right
         return gathered(_of_pieces(kept, left, right), (left.dtype, right.dtype), spill)
 
-    @cached_property
+    @property
     def loops(self) -> bool:
         """Whether a vertex has an edge to itself."""
-        left, right = self._store.as_they_are()
-        return bool((left == right).any())
+        if self._loops is None:
+            left, right = self._store.as_they_are()
+            self._loops = bool((left == right).any())
+        return self._loops
 
-    @cached_property
+    @property
     def skew(self) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        by_degree = _pairs(self._higher)
-        return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
+        if self._skew is None:
+            ranking, by_degree = self.ranking(), _pairs(self._higher)
+            self._skew = ranking.pairs_by_key / by_degree if by_degree else 1.0
+        return self._skew
 
-    @cached_property
+    @property
     def _higher(self) -> Array:
         """How many neighbours of higher rank each rank has."""
-        ranking = self.ranking()
-        count = len(ranking.labels)
-        found = np.zeros(count, dtype=np.int64)
-        for some in self._of_ranked(lambda a, b: np.bincount(np.minimum(a, b), minlength=count)):
-            found += some
-        found[ranking.loops] -= 1
-        return _narrow(found)
+        if self._neighbours is None:
+            ranking = self.ranking()
+            count = len(ranking.labels)
+            found = np.zeros(count, dtype=np.int64)
+
+            def lower(a: Array, b: Array) -> Array:
+                return np.bincount(np.minimum(a, b), minlength=count)
+
+            for some in self._of_ranked(lower):
+                found += some
+            found[ranking.loops] -= 1
+            self._neighbours = _narrow(found)
+        return self._neighbours
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -271,7 +289,7 @@ class EdgeStatistics(RankedEdges):
         if self.symmetric:
             found = self._where(operator.le, spill)
         else:
-            ends = ((np.minimum(a, b), np.maximum(a, b)) for a, b in _stretches(left, right))
+            ends = _of_pieces(_upwards, left, right)
             found = gathered(ends, [np.promote_types(left.dtype, right.dtype)] * 2, spill)
             if not any(
                 all(bool(less(a, b).all()) for a, b in _stretches(left, right))
@@ -282,7 +300,7 @@ class EdgeStatistics(RankedEdges):
             self._in_files = found
         return found
 
-    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
+    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterable[Made]:
         """Calls `work` with the ranks of the edges' lower and higher keys, in batches."""
         ranking = self.ranking()
         left, right = self._edges()
@@ -316,27 +334,36 @@ class EdgeStatistics(RankedEdges):
     @property
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
-        higher = self._higher.nbytes if "_higher" in vars(self) else 0
+        higher = 0 if self._neighbours is None else self._neighbours.nbytes
         return ranking + higher
 
 
-def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
+def _stretches(left: Array, right: Array, least: int = 0) -> list[Columns]:
     """Parts of two columns, each of at least `least` rows, except the last one."""
     step = max(STRETCH, least)
+    found: list[Columns] = []
     for start in range(0, len(left), step):
-        yield left[start : start + step], right[start : start + step]
+        found.append((left[start : start + step], right[start : start + step]))
+    return found
 
 
 def _of_pieces(
     work: Callable[[Array, Array], Made], left: Array, right: Array, least: int = 0
-) -> Iterator[Made]:
+) -> Iterable[Made]:
     """Calls `work` with the parts of two columns, in their order; several at once if there is
     memory."""
     length = max(STRETCH, least)
     most = current_watch().account.spare() // (PIECE * length)
     pieces = _stretches(left, right, least)
+    if len(pieces) < 2:
+        return [work(*rows) for rows in pieces]
     several = most > 1 and len(left) > length
     return ahead(lambda rows: work(*rows), pieces, several, min(most, cores()))
+
+
+def _upwards(a: Array, b: Array) -> Columns:
+    """Edges from their lower to their higher ends."""
+    return np.minimum(a, b), np.maximum(a, b)
 
 
 def _pairs(counts: Array) -> float:

@@ -18,6 +18,7 @@ from gdatalog.storage.statistics import Statistics
 # Sets of added rows are merged until each has at least this many times the rows of the next.
 STACKED = 2
 MERGED_BELOW = 1 << 8  # rows of a part that are merged with any that come
+LOOSE = 4  # sets of added rows that are merged at once
 # New rows are known up to this number, or up to half of all: with more, recomputing is cheaper.
 LITTLE = 1000
 
@@ -53,10 +54,17 @@ def extended(
         if version() is not None:
             steps.append((version, rows))
         elif steps:
-            steps[-1] = (steps[-1][0], stacked((*steps[-1][1], *rows)))
-    added = accumulate(sum(part.store.at_most for part in rows) for _, rows in reversed(steps))
-    kept = sum(rows <= max(LITTLE, count // 2) for rows in added)
+            steps[-1] = (steps[-1][0], _merged((*steps[-1][1], *rows)))
+    added = accumulate([sum([part.store.at_most for part in rows]) for _, rows in reversed(steps)])
+    kept = sum([rows <= max(LITTLE, count // 2) for rows in added])
     return tuple(steps[len(steps) - kept :])
+
+
+def _merged(rows: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Merges added rows, unless they are few sets."""
+    if len(rows) <= LOOSE:
+        return rows
+    return stacked((*rows[:-LOOSE], rows[-LOOSE].joined(*rows[1 - LOOSE :])))
 
 
 def rows_since(history: History[Part], version: Version) -> tuple[Part, ...] | None:

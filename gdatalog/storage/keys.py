@@ -97,7 +97,11 @@ def decode_blocks(
         else:
             values[:] = key_to_float(keys) if kind == "float" else keys
 
-    spread(decode, todo, length >= LONG)
+    if length >= LONG:
+        spread(decode, todo, True)
+    else:
+        for task in todo:
+            decode(task)
     return tuple(columns)
 
 

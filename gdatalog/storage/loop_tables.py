@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count as numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.storage.table import Array
 
-LISTS = 34  # entries of `counts` (codegen/helpers/hash_tables.py)
+if TYPE_CHECKING:
+    from gdatalog.codegen.native_calls import Bound
+
+# The length of `counts`, and two of its entries (codegen/helpers/hash_tables.py).
+COUNTS, ADDED, LOW = 36, 34, 35
 LEAST = 16  # least entries of an array
 PIECE = 1 << 16  # rows in one batch
 # Maximum entries of a root's array by value: in all, or per row.
@@ -55,7 +59,8 @@ class HashLevel:
         self.ids: Array = _NOTHING
         self.index: Array = _NOTHING
         self.low = 0
-        self.counts: Array = np.zeros(LISTS, dtype=np.int64)
+        self.counts: Array = np.zeros(COUNTS, dtype=np.int64)
+        self.adding: Bound | None = None  # the function that adds rows; None: an array is another
         if not (root or last):
             self.make_table()
 
@@ -67,6 +72,25 @@ class HashLevel:
     @property
     def dense(self) -> bool:
         return self.root and not len(self.keys)
+
+    def add(self, column: Array, nodes: Array, out: Array) -> int:
+        """Adds values to nodes until an array is full; returns how many have been added. The nodes
+        and `out`, which gets the child of each row, are the same until `adding` is None."""
+        if self.adding is None:
+            from gdatalog.codegen.native_calls import Bound
+
+            lists = {name: getattr(self, name) for name in ("spans", "values", "below", "counts")}
+            given: dict[str, Array] = {"column": column}
+            if self.dense:
+                name, given = "add_indexed", {**given, "index": self.index, **lists, "out": out}
+            elif len(self.keys):
+                name, table = "add_children", {"keys": self.keys, "ids": self.ids}
+                given = {**given, "nodes": nodes, **table, **lists, "out": out}
+            else:
+                name, given = "add_different", {**given, "nodes": nodes, **lists}
+            self.adding = Bound(self.functions(name), given)
+        self.adding.lend("column", column)
+        return self.adding()
 
     def dense_index(self) -> tuple[int, Array]:
         return self.low, self.index
@@ -107,6 +131,7 @@ class HashLevel:
         index = np.full(top - bottom + 1, -1, dtype=np.int32)
         index[self.low - bottom : self.low - bottom + len(self.index)] = self.index
         self.low, self.index = bottom, index
+        self.counts[LOW] = bottom
 
     def grow(self) -> None:
         """Enlarges the array that is full."""
@@ -135,20 +160,25 @@ class HashTrie:
         last = len(columns) - 1
         self.levels = [HashLevel(at == 0, at == last, functions) for at in range(len(columns))]
         self.total = 0  # rows that have been added
+        # For a piece of rows: the root, and the child of each row on each level.
+        self._nodes: list[Array] = [_NOTHING] * (len(columns) + 1)
         self.layouts: dict[object, Any] = {}
         self._changed()
         if self.levels[-1].root or not self.whole:
             self.table(last)
 
     def _changed(self) -> None:
-        """Called when an array has been replaced."""
+        """Called when an array is to be another one."""
         self.version = next(versions)
         self._nbytes: int | None = None
+        for level in self.levels:
+            level.adding = None
 
     @property
     def nbytes(self) -> int:
         if self._nbytes is None:
-            self._nbytes = sum(level.nbytes for level in self.levels)
+            levels = sum(level.nbytes for level in self.levels)
+            self._nbytes = levels + sum(nodes.nbytes for nodes in self._nodes)
         return self._nbytes
 
     def table(self, depth: int) -> Array:
@@ -161,50 +191,33 @@ class HashTrie:
 
     def add(self, rows: Sequence[Array]) -> None:
         """Adds rows, which must be new."""
-        count = len(rows[0])
         columns = [np.ascontiguousarray(rows[at], dtype=np.int32) for at in self.columns]
-        for start in range(0, count, PIECE):
-            piece = [column[start : start + PIECE] for column in columns]
-            self.total += len(piece[0])
-            nodes: Array | None = None
-            for level, column in zip(self.levels, piece, strict=True):
-                nodes = self._add(level, column, nodes)
-
-    def _add(self, level: HashLevel, column: Array, nodes: Array | None) -> Array:
-        count = len(column)
-        if nodes is None:
-            nodes = np.zeros(count, dtype=np.int32)
-        out: Array = np.empty(count, dtype=np.int32)
-        done = 0
-        while True:
-            done = self._rows(level, column, nodes, done, count, out)
-            if done == count:
-                break
+        count = len(rows[0])
+        if (most := min(count, PIECE)) > len(self._nodes[0]):
             self._changed()
-            if level.dense:
-                value = int(column[done])
-                if not 0 <= value - level.low < len(level.index):
-                    level.widen(value, self.total)
-                    continue
-            level.grow()
-        if not level.last:
-            below, count = self.levels[self.levels.index(level) + 1], int(level.counts[0])
-            if 2 * count > len(below.spans):  # makes room for the lists of the nodes
-                below.spans = _longer(below.spans, 4 * count, True)
-                self._changed()
-        return out
+            size = 1 << (most - 1).bit_length()
+            self._nodes = [np.zeros(size, dtype=np.int32) for _ in self._nodes]
+        for start in range(0, count, PIECE):
+            self.total += min(PIECE, count - start)
+            for at, column in enumerate(columns):
+                self._add(at, column[start : start + PIECE] if count > PIECE else column)
 
-    def _rows(
-        self, level: HashLevel, column: Array, nodes: Array, lo: int, hi: int, out: Array
-    ) -> int:
-        lists = level.spans, level.values, level.below, level.counts
-        if level.dense:
-            add = level.functions("add_indexed")
-            return int(add(column, level.low, level.index, lo, hi, *lists, out))
-        if len(level.keys):
-            add = level.functions("add_children")
-            return int(add(column, nodes, lo, hi, level.keys, level.ids, *lists, out))
-        return int(level.functions("add_different")(column, nodes, lo, hi, *lists))
+    def _add(self, at: int, column: Array) -> None:
+        level, (nodes, out) = self.levels[at], self._nodes[at : at + 2]
+        while (done := level.add(column, nodes, out)) < len(column):
+            level.counts[ADDED] = done
+            self._changed()
+            value = int(column[done])
+            if level.dense and not 0 <= value - level.low < len(level.index):
+                level.widen(value, self.total)
+            else:
+                level.grow()
+        level.counts[ADDED] = 0
+        if not level.last:
+            below, count = self.levels[at + 1], int(level.counts[0])
+            if 2 * count > len(below.spans):  # makes room for the lists of the nodes
+                self._changed()
+                below.spans = _longer(below.spans, 4 * count, True)
 
 
 def _longer(array: Array, size: int, zeros: bool = False) -> Array:

@@ -5,6 +5,7 @@ The set is sorted, unless the rows are few: then one pass finds the candidates.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,7 +42,10 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
     there. Narrows the bounds column by column."""
     count = len(rows[0])
     if count <= SEARCHED_ALONE:
-        places_of = [_place_of(among, row) for row in zip(*[c.tolist() for c in rows], strict=True)]
+        searched = [column.data for column in among]  # bisected faster than an array
+        places_of = [
+            _place_of(searched, row) for row in zip(*[c.tolist() for c in rows], strict=True)
+        ]
         places = np.array([at for at, _ in places_of], dtype=np.int64)
         return places, np.array([there for _, there in places_of], dtype=np.bool_)
     inside = np.ones(count, dtype=np.bool_)
@@ -64,16 +68,15 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
     return start, inside
 
 
-def _place_of(among: Columns, row: Sequence[int]) -> tuple[int, bool]:
+def _place_of(among: Sequence[memoryview], row: Sequence[int]) -> tuple[int, bool]:
     """The position of one row among sorted rows, and whether it is there."""
     low, high = 0, len(among[0])
     for column, key in zip(among, row, strict=True):
-        if column.dtype == np.int32 and not INT32_MIN <= key <= INT32_MAX:
-            return (low if key < 0 else high), False
-        part, wanted = column[low:high], column.dtype.type(key)
-        high = low + int(part.searchsorted(wanted, "right"))
-        low += int(part.searchsorted(wanted, "left"))
-    return low, low < high
+        low = bisect_left(column, key, low, high)
+        if low == high or column[low] != key:
+            return low, False
+        high = bisect_right(column, key, low, high)
+    return low, True
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:

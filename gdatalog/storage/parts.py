@@ -39,7 +39,9 @@ class DisjointParts(DeferredRows, Generic[Part]):
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__([], 0, KnownRows.NOTHING)
         self.parts = tuple(parts)  # empty after the merge
-        self._total: int | None = None  # the number of rows, once it was asked for
+        distinct = all(part.store.known >= KnownRows.DISTINCT for part in parts)
+        # The number of rows, once it is known.
+        self._total = sum([part.store.at_most for part in parts]) if distinct else None
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         self.as_they_are()
@@ -50,6 +52,10 @@ class DisjointParts(DeferredRows, Generic[Part]):
         return [part.store for part in self.parts]
 
     @property
+    def at_most(self) -> int:
+        return super().at_most if self._total is None else self._total
+
+    @property
     def count(self) -> int:
         if self._total is None:
             self._total = super().count
@@ -57,10 +63,9 @@ class DisjointParts(DeferredRows, Generic[Part]):
 
     @property
     def known(self) -> KnownRows:
-        sources = self._sources
-        if not sources:
+        if not self.parts:
             return super().known
-        return min(KnownRows.DISTINCT, *(store.known for store in sources))
+        return min([KnownRows.DISTINCT, *[store.known for store in self._sources]])
 
     @property
     def blocks(self) -> list[Columns]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.storage import parts, remote
 from gdatalog.storage.coded import Coded
 from gdatalog.storage.deferred_rows import DeferredRows
@@ -149,6 +149,8 @@ class Relation:
     @staticmethod
     def from_rows(columns: Names, types: Types, keys: Sequence[Array], length: int) -> Relation:
         """The relation of rows in any order, which may have duplicates."""
+        if length == 1:
+            return Relation(columns, types, tuple(map(narrow, keys)), 1)
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     def to_table(self, symbols: SymbolTable) -> Table:
@@ -200,12 +202,12 @@ class Relation:
             return self
         if not self.types:
             return Relation(self.columns, (), (), 1)
-        each = [relation for relation in (self, *others) if relation.length]
+        each = [relation for relation in (self, *others) if relation.at_most]
         lying = [r.store.on_device for r in each if not r.store.on_host]
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
-            if sum(len(block[0]) for block in blocks) <= SORTED_TOGETHER:
+            if sum([len(block[0]) for block in blocks]) <= SORTED_TOGETHER:
                 return Relation(self.columns, self.types, *few_sorted(blocks))
         else:
             blocks = [relation.store.lay(ops).distinct() for relation in each]
@@ -360,8 +362,10 @@ class Relation:
         if trie is None:
             trie = first_levels(self._tries, name)
             if trie is None:
-                made = partial(self._build, *name)
-                trie = cancellable(self.at_most, made) if self.store.on_host else made()
+                if self.at_most < LATE or not self.store.on_host:
+                    trie = self._build(*name)
+                else:
+                    trie = cancellable(self.at_most, partial(self._build, *name))
             self._tries[name] = trie
         self._asked[order, tests, weighted, ranked] = trie
         return trie

@@ -16,20 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.account import spending
-from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog.overhead import spending
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_ops import DeviceOps
-from gdatalog.storage.rows import (
-    DENSE,
-    INT32_MAX,
-    INT32_MIN,
-    Columns,
-    Span,
-    spans_of,
-)
+from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, spans_of
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -135,7 +128,8 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        self._bring()
+        if not self.on_host:
+            self._bring()
         return self._blocks
 
     @property
@@ -143,7 +137,7 @@ class RowStore:
         device_rows = self._there
         if device_rows is not None:
             return device_rows.nbytes
-        return sum(held_bytes(column) for block in self._blocks for column in block)
+        return sum([held_bytes(column) for block in self._blocks for column in block])
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         """The rows in any order, in blocks; and the device, if they are only there."""
@@ -181,7 +175,8 @@ class RowStore:
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
-        self._bring()
+        if not self.on_host:
+            self._bring()
         if not self._plain:
             with self._lock:
                 blocks = self._blocks
@@ -205,11 +200,15 @@ class RowStore:
 
     def sorted(self) -> Columns:
         """The rows, sorted."""
+        if self.on_host and self._known == KnownRows.SORTED:
+            return self._blocks[0]
         device_rows = self._there
         if device_rows is not None:
             with self._lock:
                 device_rows.sorted()
-        self._bring()
+            self._bring()
+        if self._known >= KnownRows.SORTED:
+            return self._blocks[0]
         with self._lock:
             if self._known < KnownRows.SORTED:
                 self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
@@ -218,14 +217,19 @@ class RowStore:
     def mirrored(self) -> bool:
         """Whether two columns may have the same values, each equally often: a quick test that each
         symmetric relation passes. It sorts only to remove duplicates."""
-        left, right = self.as_they_are()
+        left, _ = self.as_they_are()
         if len(left) == 0:
             return True
-        if not cancellable(len(left), lambda: _alike(left, right, *self.spans)):
+        if len(left) >= LATE:
+            return cancellable(len(left), self._mirrored)
+        return self._mirrored()
+
+    def _mirrored(self) -> bool:
+        (left, right), (span, other) = self.as_they_are(), self.spans
+        if not _alike(left, right, span, other):
             return False
         self.distinct()
-        rows = self.as_they_are()
-        return cancellable(len(left), lambda: len({_mixed_sum(column) for column in rows}) == 1)
+        return len({_mixed_sum(column) for column in self.as_they_are()}) == 1
 
     def _hold(self, rows: Columns, known: KnownRows) -> None:
         # In this order, because threads read `known` without the lock.

@@ -13,10 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch, working_space
+from gdatalog.cancellation import LATE, cancellable, current_watch, working_space
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, cores, in_ranges, sort_values, spread
+from gdatalog.storage.threads import BATCH, LONG, cores, in_ranges, sort_values, spread
 
 Columns = tuple[Array, ...]
 Span = tuple[int, int]  # the least and the greatest value of a column
@@ -25,6 +25,7 @@ Span = tuple[int, int]  # the least and the greatest value of a column
 DENSE = 16
 SORTED_BY_COLUMN_BELOW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
+FEW_ROWS = 64  # rows that are sorted without packing
 PART = 1 << 18  # values of a column that are looked at together
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -86,7 +87,10 @@ class RowPacking:
                     mine <<= width
                     mine |= column[part].astype(np.int64) - low
 
-        in_ranges(fill, length)
+        if length <= BATCH:
+            fill(slice(0, length))
+        else:
+            in_ranges(fill, length)
         return packed
 
     def unpack(self, packed: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
@@ -100,7 +104,10 @@ class RowPacking:
                 column[part] = (rest & ((1 << width) - 1)) + low
                 rest = rest >> width
 
-        in_ranges(fill, length)
+        if length <= BATCH:
+            fill(slice(0, length))
+        else:
+            in_ranges(fill, length)
         return columns
 
 
@@ -121,8 +128,11 @@ def spans_of(blocks: Sequence[Columns]) -> list[Span]:
             for found, column in zip(ends, part, strict=True):
                 found += int(column.min()), int(column.max())
 
-    workers = cores() if sum(len(part[0]) for part in parts) >= LONG else 1
-    spread(look, [parts[at::workers] for at in range(workers)], workers > 1)
+    workers = cores() if sum([len(part[0]) for part in parts]) >= LONG else 1
+    if workers == 1:
+        look(parts)
+    else:
+        spread(look, [parts[at::workers] for at in range(workers)], True)
     return [(min(found), max(found)) for found in ends]
 
 
@@ -167,7 +177,10 @@ def _marked_set(values: Array, low: int, high: int) -> Array:
     def mark(part: slice) -> None:
         marks[values[part].astype(np.int64, copy=False) - low] = True
 
-    in_ranges(mark, len(values))
+    if len(values) <= BATCH:
+        mark(slice(0, len(values)))
+    else:
+        in_ranges(mark, len(values))
     found = np.flatnonzero(marks)
     found += low
     return found.astype(values.dtype, copy=False)
@@ -201,8 +214,17 @@ def few_sorted(blocks: Sequence[Columns]) -> tuple[Columns, int]:
 def sort_in_memory(blocks: list[Columns]) -> Columns:
     """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
     blocks."""
+    count = sum([len(block[0]) for block in blocks])
+    if count <= FEW_ROWS:
+        rows = concatenate(blocks)
+        blocks.clear()
+        order = np.lexsort(rows[::-1])
+        if (order[1:] < order[:-1]).any():
+            rows = tuple([column[order] for column in rows])
+        marks = row_firsts(rows)
+        return rows if marks.all() else tuple([column[marks] for column in rows])
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
-    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
+    width = sum(dtype.itemsize for dtype in dtypes)
     if len(dtypes) == 1:
         with working_space("sorting", count * width):
             whole = len(blocks) > 1
@@ -346,6 +368,8 @@ def in_sorted(values: Array, among: Array) -> Array:
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
     with working_space("looking for duplicates", 17 * len(values)):
+        if len(values) < LATE:
+            return _in_sorted(values, among)
         return cancellable(len(values), lambda: _in_sorted(values, among), None)
 
 

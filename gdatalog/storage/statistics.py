@@ -71,12 +71,12 @@ class Statistics:
     @property
     def graph(self) -> Any:
         """The rows as edges, if both columns have the same type."""
-        there, remote = self._there, self._remote
-        if remote is not None and self._edges:
+        if not self._edges:
+            return None
+        remote, there = self._remote, self._there
+        if remote is not None:
             return self._once("remote graph", lambda: RemoteGraph(remote))
-        if there is None or not self._edges:
-            return self.graph_here
-        return there.graph
+        return self.graph_here if there is None else there.graph
 
     @property
     def graph_here(self) -> EdgeStatistics | None:
@@ -235,9 +235,13 @@ class Statistics:
 
         `ranked`: of both directions of every edge, with tests on ranks.
         """
-        if self._remote is not None and not tests and not ranked:
-            return self._remote.survey.degrees[column]
-        return self._once((column, tests, ranked), lambda: self._new_degrees(column, tests, ranked))
+        key = column, tests, ranked
+        found: Degrees | None = self._kept.get(key)
+        if found is None:
+            if self._remote is not None and not tests and not ranked:
+                return self._remote.survey.degrees[column]
+            found = self._kept[key] = self._new_degrees(*key)
+        return found
 
     def _new_degrees(self, column: int, tests: Tests, ranked: bool) -> Degrees:
         remote = self._remote

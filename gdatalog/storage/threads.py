@@ -19,7 +19,7 @@ Made = TypeVar("Made")
 
 LONG = 1 << 18  # entries: fewer are not worth a second thread
 _MOST_THREADS = 8  # threads: more do not speed up copying and packing, which wait for memory
-_STRETCH = 1 << 15  # rows in a batch: temporary arrays stay in the cache
+BATCH = 1 << 15  # rows in a batch: temporary arrays stay in the cache
 
 
 def cores() -> int:
@@ -101,11 +101,12 @@ def ahead(
 
 
 def in_ranges(work: Callable[[slice], None], length: int) -> None:
-    """Calls `work` with all rows, batch by batch. Each thread has a range of its own."""
+    """Calls `work` with all rows, batch by batch. Each thread has a range of its own. Of so few
+    rows as `BATCH` there is one batch."""
 
     def part(rows: slice) -> None:
-        for start in range(rows.start, rows.stop, _STRETCH):
-            work(slice(start, min(rows.stop, start + _STRETCH)))
+        for start in range(rows.start, rows.stop, BATCH):
+            work(slice(start, min(rows.stop, start + BATCH)))
 
     by_parts(part, length)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.records import cached_property
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
@@ -48,9 +48,18 @@ class TrieLevel:
         self.values = values
         self.offsets = offsets
         self._starts: Array | None = None
+        self._index: tuple[int, Array] | None = None
+        self._span: tuple[int, int] | None = None
+        self._pairs: Array | None = None
         # Of a graph's edges in both directions: the entries whose value is less, as reversed edges
         # are sorted (`loop_tables.py`).
         self.turned: Array | None = None
+
+    def knows(
+        self, span: tuple[int, int] | None = None, index: tuple[int, Array] | None = None
+    ) -> None:
+        """Sets the span or the index, which are known."""
+        self._span, self._index = span or self._span, index or self._index
 
     def __getstate__(self) -> tuple[Array, Array]:
         return brought(self.values), brought(self.offsets)
@@ -64,7 +73,7 @@ class TrieLevel:
     @property
     def nbytes(self) -> int:
         """The bytes of the level, and of what is derived from it so far."""
-        parts = [*vars(self).values(), *vars(self).get("index", ())]
+        parts = [*vars(self).values(), *(self._index or ())]
         parts = [part for part in parts if part is not self.xp and hasattr(part, "nbytes")]
         return sum(map(held_bytes, parts))
 
@@ -74,16 +83,19 @@ class TrieLevel:
         lengths = self.xp.diff(self.offsets)
         return int(lengths.max()) if len(lengths) else 0
 
-    @cached_property
+    @property
     def span(self) -> tuple[int, int]:
         """The least and the greatest value; (0, -1) if there are none."""
-        values = self.values
-        if not len(values):
-            return 0, -1
-        if self.xp is np:
-            return int(values.min()), int(values.max())
-        low, high = self.xp.stack([values.min(), values.max()]).tolist()  # one copy from a device
-        return low, high
+        if self._span is None:
+            values = self.values
+            if not len(values):
+                self._span = 0, -1
+            elif self.xp is np:
+                self._span = int(values.min()), int(values.max())
+            else:  # one copy from a device
+                low, high = self.xp.stack([values.min(), values.max()]).tolist()
+                self._span = low, high
+        return self._span
 
     # ------------------------------------------------------------- the root's list: one list
 
@@ -96,8 +108,8 @@ class TrieLevel:
     @property
     def low(self) -> int:
         """The first value of a dense index; 0 without one."""
-        if "index" in vars(self):
-            return self.index[0]
+        if self._index is not None:
+            return self._index[0]
         return self.span[0] if self.is_dense else 0
 
     def starts(self, root: TrieLevel) -> Array:
@@ -111,11 +123,13 @@ class TrieLevel:
             self._starts = _in_files_if_large(starts)
         return self._starts
 
-    @cached_property
+    @property
     def index(self) -> tuple[int, Array]:
         """(least value, position by value - least or -1); without positions if the list is not
         dense enough."""
-        return self.indexed(self.is_dense)
+        if self._index is None:
+            self._index = self.indexed(self.is_dense)
+        return self._index
 
     def indexed(self, dense: bool) -> tuple[int, Array]:
         """The index if `dense`, else an empty one. A slice passes whether the whole level is
@@ -130,7 +144,8 @@ class TrieLevel:
 
     def dense_index(self) -> tuple[int, Array] | None:
         """The index, if the list is dense enough."""
-        return self.index if len(self.index[1]) or not len(self) else None
+        index = self.index
+        return index if len(index[1]) or not len(self.values) else None
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
@@ -154,15 +169,20 @@ class TrieLevel:
 
     # ----------------------------------------------------------------- any level: many lists
 
-    @cached_property
+    @property
     def pairs(self) -> Array:
         """The (parent, value) pairs of all entries, packed, ascending."""
-        if self.xp is not np:
-            return self._paired()
-        spill = current_watch().account.spill_for(PAIRING * len(self))
-        if spill is not None:
-            return self._spilled_pairs(spill)
-        return cancellable(len(self), self._paired)
+        if self._pairs is None:
+            count, spill = len(self.values), None
+            if self.xp is np:
+                spill = current_watch().account.spill_for(PAIRING * count)
+            if spill is not None:
+                self._pairs = self._spilled_pairs(spill)
+            elif count < LATE or self.xp is not np:
+                self._pairs = self._paired()
+            else:
+                self._pairs = cancellable(count, self._paired)
+        return self._pairs
 
     def _spilled_pairs(self, spill: Spill) -> Array:
         column = spill.column(np.int64)

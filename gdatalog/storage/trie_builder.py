@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
@@ -38,6 +38,8 @@ def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool)
         from gdatalog.storage.spilled_tries import spilled_trie
 
         return spilled_trie(tuple(columns), depth, weighted, spill)
+    if total < LATE:
+        return _build_trie(columns, depth, total, weighted)
     return cancellable(total, lambda: _build_trie(columns, depth, total, weighted))
 
 
@@ -79,6 +81,8 @@ def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
         found = _of_few(columns)
         if found is not None:
             return found
+    if length < LATE:
+        return _trie_of_rows(columns, length, weighted)
     return cancellable(length, lambda: _trie_of_rows(columns, length, weighted))
 
 

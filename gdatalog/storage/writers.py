@@ -24,10 +24,11 @@ from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.data_files import ROWS
 from gdatalog.storage.export import to_arrow
+from gdatalog.storage.file_bytes import format_of
 from gdatalog.storage.file_sets import PACKED
 from gdatalog.storage.imported_later import pa, pq
 from gdatalog.storage.load_options import FilePath, check_delimiter
-from gdatalog.storage.readers import TEXTS, format_of
+from gdatalog.storage.readers import TEXTS
 from gdatalog.storage.row_groups import rows_at_once
 from gdatalog.storage.table import Table
 from gdatalog.storage.temporary_files import beside

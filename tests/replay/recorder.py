@@ -17,7 +17,7 @@ from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.printer.nest import Leaf
 from gdatalog.printer.worklist import print_partitioned
 from gdatalog.printer.worklist_tile import print_tiles
-from gdatalog.report.tree import about
+from gdatalog.report.numbers import about
 from tests.plan_text import format_rule
 from tests.replay.programs import Program
 

@@ -14,7 +14,8 @@ from traceback import format_exc
 from typing import Any
 
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool.broadcast import Broadcast, BroadcastFile, MissingBroadcast
+from gdatalog.cluster.pool.broadcast import Broadcast
+from gdatalog.cluster.pool.broadcast_files import BroadcastFile, MissingBroadcast
 from gdatalog.cluster.workers.own_process import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field

@@ -16,12 +16,8 @@ from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
 from gdatalog.cluster.pool import broadcast, calls
-from gdatalog.cluster.pool.broadcast import (
-    Broadcast,
-    Broadcaster,
-    MissingBroadcast,
-    awaited,
-)
+from gdatalog.cluster.pool.broadcast import Broadcast, Broadcaster, awaited
+from gdatalog.cluster.pool.broadcast_files import MissingBroadcast
 from gdatalog.cluster.pool.calls import (
     Call,
     Lost,
@@ -32,8 +28,9 @@ from gdatalog.cluster.pool.calls import (
     future_of,
     whole,
 )
-from gdatalog.cluster.workers.connection import Connection, workers_told
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.stored_rows import set_free
+from gdatalog.cluster.workers.worker_list import workers_told
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError, UsageError
 from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes

@@ -20,19 +20,8 @@ from gdatalog.cluster.pool.task_stage import Pool, TaskStage
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import OwnerInputs, PartitionTask
 from gdatalog.cluster.recursion.key_ranges import memory_of
-from gdatalog.cluster.recursion.owner_steps import (
-    SMALL,
-    StepSummary,
-    rows_at_home,
-    seen_of,
-    step,
-)
-from gdatalog.cluster.recursion.parcels import (
-    Parcel,
-    fragment_of,
-    parcels_of,
-    rows_by_partition,
-)
+from gdatalog.cluster.recursion.owner_steps import SMALL, StepSummary, rows_at_home, seen_of, step
+from gdatalog.cluster.recursion.parcels import Parcel, fragment_of, parcels_of, rows_by_partition
 from gdatalog.cluster.recursion.routes import Routes, routes_of
 from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
@@ -104,7 +93,7 @@ class HashPartitions:
         self.pool = pool
         self.keeper = keeper
         self.how, self.passing = rounds.projections, rounds.passing
-        self.run = Rounds(rounds.of, inputs)
+        self.run = Rounds(rounds.prepare(inputs.context), inputs)
         self.inputs, self.context = self.run.inputs, inputs.context
         self.parted = parted
         self.rules: list[int] = []
@@ -419,7 +408,8 @@ class HashPartitions:
         for whole in {id(plan): plan for plan in self.wholes}.values():
             report = self.context.metrics.run_of(whole)
             if report is not None:
-                rounds = [did for did in run.record.rules if run.rule_of(whole) is did.rule]
+                rule = run.prepared_rules.rule_of(whole)
+                rounds = [did for did in run.record.rules if did.rule is rule]
                 report.rows = sum(did.tried for did in rounds if did.round)
                 report.seconds = sum(did.seconds for did in rounds if did.round)
                 report.executors = {

@@ -133,13 +133,13 @@ class KeyRangeFixpoint:
         limits = context.limits
         groups = splits.groups.items()
         self._seeds = {name: group.on(np) for name, group in groups if group is not None}
-        if not self._seeds or any(map(asks_for_ranks, splits.later)):
+        if not self._seeds or any(map(asks_for_ranks, splits.prepared.later)):
             return None
         self._values = values_of(self._seeds)
-        refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
+        refs = {ref for plan in splits.prepared.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        table: Any = texts_for(self.pool, splits.later, context.scope)
+        table: Any = texts_for(self.pool, splits.prepared.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
         memory, device = memory_of(self.pool, context), self._device()
         there = CallContext.of(context, memory, device=device)
@@ -182,7 +182,8 @@ class KeyRangeFixpoint:
 
     def _device(self) -> str:
         splits = self.splits
-        return device_for(self.pool, splits.later, splits.read_rows, splits.context.thresholds)
+        plans, thresholds = splits.prepared.later, splits.context.thresholds
+        return device_for(self.pool, plans, splits.read_rows, thresholds)
 
     def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the
@@ -204,7 +205,7 @@ class KeyRangeFixpoint:
     def _far(self) -> Array | None:
         """An estimate of each value's work, if all steps go to smaller values or all to greater
         ones: the number of such values."""
-        joins = [join for plan in self.splits.later for join in plan.joins]
+        joins = [join for plan in self.splits.prepared.later for join in plan.joins]
         ranks = np.arange(1, len(self._values) + 1, dtype=np.int64)
         if all(map(falls, joins)):
             return ranks
@@ -242,7 +243,7 @@ class KeyRangeFixpoint:
             if self.gpu_calls < self.calls:
                 told += f" for {self.gpu_calls} of {self.calls} calls"
         way = Way(told, len(self._values), "values", workers, seconds=seconds)
-        splits.tell_way(way, splits.later, rows, told)
+        splits.tell_way(way, splits.prepared.later, rows, told)
 
 
 def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:

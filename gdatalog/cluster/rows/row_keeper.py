@@ -14,8 +14,9 @@ import numpy as np
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows import graph_degrees, row_statistics
+from gdatalog.cluster.rows.part_calls import frame_of, look, table, write_part
 from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, parts_of, piece_of, size_of
-from gdatalog.cluster.rows.survey import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.rows.survey import SAMPLE, survey_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.limits import Limits
@@ -24,15 +25,12 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.parquet_folder import file_name
 from gdatalog.storage.remote import RemotePart, RemoteRows, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Table
 from gdatalog.storage.trie import RowTest
-from gdatalog.storage.writers import write_table
 
 TIMES = 16  # exchanges take at most this fraction of the workers' memory
 
@@ -131,7 +129,7 @@ class RowKeeper:
             texts = client.scatter(symbols, broadcast=True, hash=False)
         frame = delayed(frame_of, pure=False)
         frames = [frame(value.future, shape, texts) for value in values]
-        return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
+        return dd.from_delayed(frames, meta=to_pandas(table([], shape, None)), verify_meta=False)
 
     def write(
         self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable, folder: str
@@ -225,27 +223,3 @@ class RowKeeper:
         """The results of calls, in order. `keep`: they stay on their workers."""
         asked = [Call(function, args, keep, summary=summary) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
-
-
-# ------------------------------------------------------------------------------- on a worker
-
-
-def look(value: object, start: int, step: int) -> PartSketch:
-    return sketch_of(columns_of(value), start, step)
-
-
-def frame_of(value: object, shape: TypedColumns, symbols: SymbolTable | None) -> Any:
-    """A part as a pandas DataFrame."""
-    return to_pandas(_table([columns_of(value)], shape, symbols), given=True)
-
-
-def write_part(value: object, shape: TypedColumns, symbols: SymbolTable | None, path: str) -> int:
-    """Writes a part; returns the file's size in bytes."""
-    write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
-    return os.path.getsize(path)
-
-
-def _table(rows: Sequence[Columns], shape: TypedColumns, symbols: SymbolTable | None) -> Table:
-    """Blocks of rows, with keys decoded."""
-    columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
-    return Table(shape.columns, shape.types, columns, sum(len(block[0]) for block in rows))

@@ -16,7 +16,7 @@ from itertools import chain
 from operator import is_
 from threading import Lock
 
-from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.cancellation import LATE, OBJECT, cancellable
 from gdatalog.engine.catalog.fact_list import (
     NO_FACTS,
     FactList,
@@ -46,7 +46,10 @@ class Outline:
 
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
-        return cancellable(len(text) * 32 * OBJECT, lambda: Outline._of(text), None)
+        looked_at = len(text) * 32 * OBJECT
+        if looked_at < LATE:
+            return Outline._of(text)
+        return cancellable(looked_at, lambda: Outline._of(text), None)
 
     @staticmethod
     def _of(text: Sequence[Statement]) -> Outline:

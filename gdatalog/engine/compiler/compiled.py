@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 from weakref import ref
@@ -13,7 +13,6 @@ from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.catalog.texts import Outline, nodes_of
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.facts.outputs import destination
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
@@ -23,38 +22,39 @@ from gdatalog.planner.check.statements import names_of
 from gdatalog.planner.check.validity import VALID, Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.magic_sets import MagicProgram
-from gdatalog.records import cached_property, dataclass, field
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
 
-@dataclass(slots=True, eq=False)
 class PlannedProgram:
     """A checked program, and what has been planned of it. `texts`: the objects whose ids are in its
     cache key, to keep them alive. `validity`: that of the statements that the database keeps.
     `demanded`: its rewritings for parts of relations. `lookups`: the `IndexLookup`s of strata that
-    are one, over any rows."""
+    are one, over any rows. `homes`: the stratum of each derived relation."""
 
-    checked: Checked
-    texts: Sequence[object] = ()
-    validity: Validity = VALID
-    plans: Plans = field(default_factory=Plans)
-    demanded: dict[Hashable, Demanded] = field(default_factory=dict)
-    lookups: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    homes: Mapping[str, Stratum] = field(init=False)  # the stratum of each derived relation
-    _reads: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    _params: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
-    _interned: SymbolTable | None = None
-
-    def __post_init__(self) -> None:
-        self.homes = {name: s for s in self.checked.strata for name in s.relations}
+    def __init__(
+        self,
+        checked: Checked,
+        texts: Sequence[object] = (),
+        validity: Validity = VALID,
+        plans: Plans | None = None,
+    ) -> None:
+        self.checked, self.texts, self.validity = checked, texts, validity
+        self.plans = Plans() if plans is None else plans
+        self.demanded: dict[Hashable, Demanded] = {}
+        self.lookups: dict[tuple[str, ...], Any] = {}
+        self.homes = {name: stratum for stratum in checked.strata for name in stratum.relations}
+        self._reads: dict[tuple[str, ...], list[str]] = {}
+        self._params: dict[tuple[str, ...], frozenset[str]] = {}
+        self._interned: SymbolTable | None = None
 
     def reads(self, stratum: Stratum) -> list[str]:
         """The relations outside a stratum that its rules read, in a fixed order."""
         found = self._reads.get(stratum.relations)
         if found is None:
             current_watch().poll()
-            names = {atom.name for rule in stratum.rules for atom in atoms(rule)}
+            names = {atom.name for rule in stratum.rules for atom in rule.atoms}
             found = self._reads[stratum.relations] = sorted(names.difference(stratum.relations))
         return found
 
@@ -98,50 +98,58 @@ class Ask:
     directive: s.Directive | None
 
 
-@dataclass(frozen=True, eq=False)
 class Compiled:
-    """A text, compiled together with the rules that the database keeps.
+    """A text, compiled together with the rules that the database keeps."""
 
-    `rules`: the statements that the database would keep; `asking`: its queries and outputs.
-    `sources`: the files of relations. `over`: the texts and schemas that it was checked with.
-    """
-
-    program: Program
-    rules: tuple[s.Statement, ...]
-    asking: tuple[s.Statement, ...]
-    outline: Outline
-    sources: Mapping[str, Sequence[Source]]
-    planned: PlannedProgram
-    over: tuple[object, object]
-
-    @property
-    def checked(self) -> Checked:
-        return self.planned.checked
+    def __init__(
+        self,
+        program: Program,
+        rules: tuple[s.Statement, ...],
+        asking: tuple[s.Statement, ...],
+        outline: Outline,
+        sources: Mapping[str, Sequence[Source]],
+        planned: PlannedProgram,
+        over: tuple[object, object],
+    ) -> None:
+        """`rules`: the statements that the database would keep; `asking`: its queries and outputs.
+        `sources`: the files of relations. `over`: the texts and schemas that it was checked with.
+        """
+        self.program, self.rules, self.asking = program, rules, asking
+        self.outline, self.sources, self.planned, self.over = outline, sources, planned, over
+        self.checked = checked = planned.checked
+        # Which of the statements that the database keeps are valid.
+        self.validity = planned.validity
+        # The relations that the text's own rules define.
+        defining = [each for each in rules if isinstance(each, s.Rule | s.Facts)]
+        self.heads = frozenset(chain.from_iterable(map(names_of, defining)))
+        # The number of rows at which `.limitsize` stops a relation.
+        self.limit_sizes = _limit_sizes(checked.directives)
+        # The text's queries and requests, in order.
+        own = {query.span for query in asking}
+        self.queries = [query for query in checked.queries if query.span in own]
+        self.asks = _asks(program, self.queries)
+        # The parameters in the text, in order, and whether they are lists.
+        self.parameters = parameters_in(outline.statements)
+        # The cautions of this text, without those of texts that are kept.
+        self.cautions: Sequence[Caution] = ()
+        if checked.cautions:
+            texts = {each.span.source for each in (*rules, *asking)}
+            self.cautions = [
+                caution
+                for caution in checked.cautions
+                if caution.span is None or caution.span.source in texts
+            ]
 
     def is_over(self, catalog: Catalog) -> bool:
         """Whether it was compiled with the texts and schemas of this catalog."""
         return self.over[0] is catalog.texts and self.over[1] is catalog.schemas
 
     @property
-    def validity(self) -> Validity:
-        """Which of the statements that the database keeps are valid."""
-        return self.planned.validity
+    def kept_outline(self) -> Outline:
+        """What the checks see of the statements that the database would keep."""
+        return self.outline.without(self.asking)
 
-    @cached_property
-    def cautions(self) -> Sequence[Caution]:
-        """The cautions of this text, without those of texts that are kept."""
-        if not self.checked.cautions:
-            return ()
-        sources = {each.span.source for each in (*self.rules, *self.asking)}
-        return [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
-
-    @cached_property
-    def heads(self) -> frozenset[str]:
-        """The relations that the text's own rules define."""
-        rules = (each for each in self.rules if isinstance(each, s.Rule | s.Facts))
-        return frozenset([name for each in rules for name in names_of(each)])
-
-    @cached_property
+    @property
     def last(self) -> str | None:
         """The relation of the text's last rule or fact."""
         for each in reversed(self.rules):
@@ -151,60 +159,7 @@ class Compiled:
                 return each.heads[0].name
         return None
 
-    @cached_property
-    def kept_outline(self) -> Outline:
-        """What the checks see of the statements that the database would keep."""
-        return self.outline.without(self.asking)
-
-    @cached_property
-    def limit_sizes(self) -> Mapping[str, int]:
-        """The number of rows at which `.limitsize` stops a relation."""
-        sizes: dict[str, int] = {}
-        for directive in self.checked.directives:
-            if directive.kind == "limitsize":
-                text = dict(directive.options).get("n", "")
-                if not text.isdecimal():
-                    raise UsageError(
-                        ".limitsize needs a number of rows",
-                        directive.span,
-                        hint=f".limitsize {directive.names[0]}(n=1000000)",
-                    )
-                sizes.update(dict.fromkeys(directive.names, int(text)))
-        return sizes
-
-    @cached_property
-    def queries(self) -> Sequence[CheckedQuery]:
-        """The text's queries, in order."""
-        own = {query.span for query in self.asking}
-        return [query for query in self.checked.queries if query.span in own]
-
-    @cached_property
-    def asks(self) -> Sequence[Ask]:
-        """The text's requests, in order. A repeated directive is one request."""
-        queries = {query.span: query.relation for query in self.queries}
-        found: list[Ask] = []
-        done: set[tuple[Any, ...]] = set()
-
-        def direct(directive: s.Directive, names: Sequence[str]) -> None:
-            """Adds the requests of a directive that are not there yet."""
-            for name in names:
-                how = () if directive.kind == "printsize" else destination(directive)
-                if (directive.kind, name, how) not in done:
-                    done.add((directive.kind, name, how))
-                    found.append(Ask(name, directive))
-
-        for statement in self.program.statements:
-            if isinstance(statement, s.Query):
-                found.append(Ask(queries[statement.span], None))
-            elif isinstance(statement, s.Directive) and statement.kind in ("output", "printsize"):
-                direct(statement, statement.names)
-            elif isinstance(statement, s.Decl):
-                for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
-                    directive = s.Directive(kind, statement.names, span=statement.span)
-                    direct(directive, statement.names)
-        return found
-
-    @cached_property
+    @property
     def asked(self) -> str:
         """The only relation that a query's text requests."""
         if len(self.queries) > 1:
@@ -224,10 +179,46 @@ class Compiled:
             )
         return self.checked.last
 
-    @cached_property
-    def parameters(self) -> Mapping[str, bool]:
-        """The parameters in the text, in order, and whether they are lists."""
-        return parameters_in(self.outline.statements)
+
+def _limit_sizes(directives: Iterable[s.Directive]) -> Mapping[str, int]:
+    sizes: dict[str, int] = {}
+    for directive in directives:
+        if directive.kind == "limitsize":
+            text = dict(directive.options).get("n", "")
+            if not text.isdecimal():
+                raise UsageError(
+                    ".limitsize needs a number of rows",
+                    directive.span,
+                    hint=f".limitsize {directive.names[0]}(n=1000000)",
+                )
+            sizes.update(dict.fromkeys(directive.names, int(text)))
+    return sizes
+
+
+def _asks(program: Program, queries: Iterable[CheckedQuery]) -> list[Ask]:
+    """The requests of a text, in order. A repeated directive is one request."""
+    relations = {query.span: query.relation for query in queries}
+    found: list[Ask] = []
+    done: set[tuple[Any, ...]] = set()
+
+    def direct(directive: s.Directive, names: Sequence[str]) -> None:
+        """Adds the requests of a directive that are not there yet."""
+        for name in names:
+            how = () if directive.kind == "printsize" else destination(directive)
+            if (directive.kind, name, how) not in done:
+                done.add((directive.kind, name, how))
+                found.append(Ask(name, directive))
+
+    for statement in program.statements:
+        if isinstance(statement, s.Query):
+            found.append(Ask(relations[statement.span], None))
+        elif isinstance(statement, s.Directive) and statement.kind in ("output", "printsize"):
+            direct(statement, statement.names)
+        elif isinstance(statement, s.Decl):
+            for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
+                directive = s.Directive(kind, statement.names, span=statement.span)
+                direct(directive, statement.names)
+    return found
 
 
 def parameters_in(statements: Sequence[s.Statement]) -> dict[str, bool]:

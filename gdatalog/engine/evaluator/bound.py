@@ -8,27 +8,39 @@ its own rules, and the rules of relations of which it needs a part.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.expressions import Scope
+from gdatalog.calls import GiveUp, NotOnDevice
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.counting import only_count
+from gdatalog.engine.derived import relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
 from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
+from gdatalog.engine.exact_counts import SumUnsuited
+from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import context_there
+from gdatalog.engine.planned_rules import called
 from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
+from gdatalog.engine.rules.operator import Refusal
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.limits import Limits, accounted
+from gdatalog.engine.stratum_run import placed
+from gdatalog.limits import accounted
 from gdatalog.parser.syntax import Compare, Param
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.check.walk import conjuncts
+from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
+
+if TYPE_CHECKING:
+    from gdatalog.engine.rules.launched import LaunchedRule
 
 
 @dataclass(slots=True, eq=False)
@@ -38,39 +50,88 @@ class BoundRules:
     compiled: Compiled
     stratum: Stratum
     relations: Mapping[str, Relation]
-    # Its plan and its lookup, if they serve all values of its parameters and all limits.
-    plan: StratumPlan | None = None
-    lookup: IndexLookup | None = None
+    lookup: IndexLookup | None = None  # if one serves all values of its parameters and all limits
+    plan: StratumPlan | None = None  # for parameters of a selectivity as was `looked` at
+    looked: tuple[Looked, ...] = ()
+    launched: LaunchedRule | None = None  # the plan's loops, if they are prepared on a device
+    unsuited: bool = False  # whether they turned out not to suit
 
     @property
     def schema(self) -> Schema:
         return self.compiled.checked.schemas[self.stratum.relations[0]]
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
-        found = self._looked_up(context.scope, context.limits, limit)
+        found = self._looked_up(context, limit)
         if found is not None:
             context.metrics.devices.append(CPU.name)
             return found
-        with accounted(context.limits, CPU.name):
+        with accounted(context.limits, context.device.name):
+            plan = self._kept(context) if limit is None else None
+            if plan is not None and self.launched is not None:
+                there = context if plan.placed is None else context_there(context, plan.device)
+                found = self._again(there)
+                if found is not None:
+                    context.metrics.devices.append(plan.device)
+                    return found
             checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
                 plans, {name: [] for name in self.stratum.relations}, limit,
             )  # fmt: skip
-            plan = self.plan
-            if plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
-                plan = self.plan = None
-            plan = plan if limit is None else None
             if plan is None:
                 plan = plan_stratum(self.stratum, inputs)
                 if self.plan is None:
                     self._keep(plan)
-            return run(plan, inputs)[self.stratum.relations[0]]
+            relation = run(plan, inputs)[self.stratum.relations[0]]
+            if plan is self.plan and plan.device != CPU.name and not self.unsuited:
+                self._prepare(plan, context)
+            return relation
 
-    def _looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
+    def _kept(self, context: ExecutionContext) -> StratumPlan | None:
+        """The plan that was kept, if it serves these parameters, and codes would not pay by now."""
+        plans, params = self.compiled.planned.plans, context.scope.params
+        if self.plan is None:
+            return None
+        alike = not self.looked or plans.alike(self.looked, self.relations.__getitem__, params)
+        if may_pay_now(self.stratum, plans, context.thresholds) or not alike:
+            self.plan = self.launched = None
+        return self.plan
+
+    def _prepare(self, plan: StratumPlan, context: ExecutionContext) -> None:
+        """Prepares the loops of the only rule of a plan that has run on a device."""
+        from gdatalog.engine.rules.launched import launched, launches
+
+        rules, (own, *others) = self.stratum.rules, [own for _, own in plan.rules]
+        context = context if plan.placed is None else context_there(context, plan.device)
+        if others or optimum_columns(rules) or not launches(own, context):
+            self.unsuited = True
+            return
+        label = called(self.stratum, rules[0])
+        self.launched = launched(own, self.relations.__getitem__, context, label)
+
+    def _again(self, context: ExecutionContext) -> Relation | None:
+        """The answer, if the loops are prepared; None if they are gone, or do not suit."""
+        assert self.launched is not None
+        (rule,), schema = self.stratum.rules, self.schema
+        with placed(rule):
+            try:
+                found = self.launched.run(context)
+            except (GiveUp, NotOnDevice, SumUnsuited, MemoryError) as reason:
+                found = Refusal(str(reason))
+        if found is None or isinstance(found, Refusal):
+            self.launched, self.unsuited = None, found is not None
+            context.limits.account.restore({})
+            return None
+        relation = relation_of(schema.columns, schema.types, [found], context.device.ops)
+        if not relation.store.on_host:
+            context.device.hold(relation)
+            context.limits.charge(schema.name, relation.nbytes)
+        return relation
+
+    def _looked_up(self, context: ExecutionContext, limit: int | None) -> Relation | None:
         """The answer, if it is a look-up by an index that is there."""
-        lookup = self.lookup
-        if lookup is None:
+        lookup, scope, limits = self.lookup, context.scope, context.limits
+        if lookup is None or context.device is not CPU:
             return None
         (ref,) = lookup.plan.joins[0].tries
         relation, schema = self.relations[ref.relation], self.schema
@@ -85,17 +146,17 @@ class BoundRules:
         return Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)
 
     def _keep(self, plan: StratumPlan) -> None:
-        """Keeps a plan that serves all values of parameters. A look-up does, because it reads no
-        more than the rows below its keys."""
+        """Keeps a plan. A look-up serves all values of parameters, because it reads no more than
+        the rows below its keys."""
         rules = [rule for _, rule in plan.rules]
         scans = any(join.scan for rule in rules for join in rule.joins)
-        if scans or not isinstance(plan.root, Once):
+        if scans or not isinstance(plan.main, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
         if self.lookup is not None and self._serves_any(self.lookup):
             self.compiled.planned.lookups[self.stratum.relations] = self.lookup
-        if not self.compiled.planned.plans.by_values(rules):
-            self.plan = plan
+        self.plan, self.unsuited = plan, False
+        self.looked = self.compiled.planned.plans.looked_at(rules)
 
     def _serves_any(self, lookup: IndexLookup) -> bool:
         """Whether a look-up serves other rows too: nothing that holds only for these was used."""
@@ -163,7 +224,7 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     """Binds a query to the relations that it reads; None if these depend on more than the catalog.
     Evaluates them if necessary."""
     context, program, name = evaluator.context, evaluator.program, compiled.asked
-    if context.device is not CPU or context.cluster is not None or context.later is not None:
+    if context.cluster is not None:
         return None
     if context.scope.bounded or compiled.limit_sizes or compiled.sources:
         return None
@@ -189,7 +250,7 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         if not all(map(evaluator.known.__contains__, names)):  # their rows were only counted
             return None
     relations = {read: evaluator.relation(read) for read in names}
-    return BoundRules(compiled, stratum, relations, None, lookup)
+    return BoundRules(compiled, stratum, relations, lookup)
 
 
 def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:

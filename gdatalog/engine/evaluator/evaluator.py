@@ -30,11 +30,10 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
-from gdatalog.planner.check import Checked, Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import dataclass, field, replace
@@ -59,42 +58,45 @@ class KeptPlan:
         return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
 
 
-@dataclass(slots=True)
 class Evaluator:
     """A program over stored relations; relations are evaluated on demand."""
 
-    context: ExecutionContext
-    program: PlannedProgram
-    stored: Mapping[str, Relation]
-    facts: Callable[[str], FactList]  # the facts of a relation
-    results: Results = field(default_factory=Results)
-    keep: Keeps = Keeps()  # which results are cached
-    asked: Collection[str] = ()  # the relations that will be requested
-    # Frees a relation that is not read again; None if later calls may read it.
-    let_go: Callable[[str], None] | None = None
-    known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
-    # The plans of strata that calls with other parameters share; None: each call plans.
-    kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
-    number: int = 0  # of the catalog
-    _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
-    # Strata planned ahead.
-    _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
-    # What is new to strata that are not evaluated yet.
-    _news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = field(default_factory=dict)
-    _last_use: LastUse | None = None
-    _gone: set[str] = field(default_factory=set)  # relations that were freed
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        context: ExecutionContext,
+        program: PlannedProgram,
+        stored: Mapping[str, Relation],
+        facts: Callable[[str], FactList],
+        results: Results,
+        keep: Keeps,
+        asked: Collection[str],
+        let_go: Callable[[str], None] | None = None,
+        known: dict[str, Relation] | None = None,
+        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        number: int = 0,
+    ) -> None:
+        """`facts`: those of a relation. `keep`: which results are cached. `asked`: the relations
+        that will be requested. `let_go` frees a relation that is not read again; None if later
+        calls may read it. `known`: what this call has evaluated. `kept_plans`: the plans of strata
+        that calls with other parameters share; None: each call plans. `number`: of the catalog."""
+        self.context, self.program, self.stored, self.facts = context, program, stored, facts
+        self.results, self.keep, self.asked, self.let_go = results, keep, asked, let_go
+        self.known = {} if known is None else known
+        self.kept_plans, self.number, self.checked = kept_plans, number, program.checked
+        # The inputs of strata, and the relations that these read.
+        self._inputs: dict[tuple[str, ...], tuple[MadeOf, dict[Read, Relation]]] = {}
+        self._counts: dict[str, Schema] = {}  # of counts
+        self._ready: dict[tuple[str, ...], Planned] = {}  # strata planned ahead
+        # What is new to strata that are not evaluated yet.
+        self._news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = {}
+        self._last_use: LastUse | None = None
+        self._gone: set[str] = set()  # relations that were freed
         # Intern all strings of the program first: new ones change the ranks of strings.
-        scope = self.context.scope
-        self.program.intern(scope.symbols)
+        scope = context.scope
+        program.intern(scope.symbols)
         for value in scope.params.values():
             if isinstance(value, str):
                 scope.symbols.intern(value)
-
-    @property
-    def checked(self) -> Checked:
-        return self.program.checked
 
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
@@ -169,7 +171,7 @@ class Evaluator:
         for stratum in strata:
             new = [name for name in stratum.relations if name not in self.known]
             self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated(name for name in new if name in self.known)
+            upcoming.evaluated([name for name in new if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
     def _evaluate_one(
@@ -182,9 +184,9 @@ class Evaluator:
             return
         found, kept = self._recall(stratum), self._is_kept(stratum.relations)
         if found is None:
-            claim: AbstractContextManager[Claim | None] = nullcontext()
+            claim: AbstractContextManager[Claim[Mapping[str, Relation]] | None] = nullcontext()
             if kept:
-                of, poll = (self.made_of(stratum), self._below(stratum)), self.context.limits.poll
+                of, poll = self._inputs_of(stratum), self.context.limits.poll
                 claim = self.results.evaluating(stratum.relations, *of, poll)
             with claim as held:
                 if held is not None:
@@ -299,22 +301,25 @@ class Evaluator:
         types, given = self.checked.param_types, self.context.scope.params
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
 
-    def _below(self, stratum: Stratum) -> dict[Read, Relation]:
-        below = {(name, False): self.relation(name) for name in self.program.reads(stratum)}
-        stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
-        return {**below, **stored}
+    def _inputs_of(self, stratum: Stratum) -> tuple[MadeOf, dict[Read, Relation]]:
+        """What a stratum's relations are made of, and those that it reads."""
+        found = self._inputs.get(stratum.relations)
+        if found is None:
+            below = {(name, False): self.relation(name) for name in self.program.reads(stratum)}
+            stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
+            found = self.made_of(stratum), {**below, **stored}
+            if self.let_go is None:  # otherwise relations go before the evaluation ends
+                self._inputs[stratum.relations] = found
+        return found
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.results.get(tuple(name + what for name in stratum.relations))
-        if found is None or not found.fresh(self.made_of(stratum), self._below(stratum)):
-            return None
-        return found.relations
+        return found.relations if found and found.fresh(*self._inputs_of(stratum)) else None
 
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self._is_kept(stratum.relations):
             names = tuple(name + what for name in stratum.relations)
-            of = self.made_of(stratum), self._below(stratum)
-            self.results.keep(names, *of, relations, self.number)
+            self.results.keep(names, *self._inputs_of(stratum), relations, self.number)
 
     def _is_kept(self, names: Collection[str]) -> bool:
         """Whether the result of a stratum is kept for other calls."""
@@ -357,9 +362,7 @@ class Evaluator:
         return known
 
     def _news_since(self, stratum: Stratum, found: StratumResult) -> News | None:
-        news = news_since(
-            found, self.made_of(stratum), self._below(stratum), self.context.thresholds
-        )
+        news = news_since(found, *self._inputs_of(stratum), self.context.thresholds)
         if not news:
             return news
         if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
@@ -378,7 +381,7 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return False
-        fresh = found.fresh(self.made_of(stratum), self._below(stratum))
+        fresh = found.fresh(*self._inputs_of(stratum))
         return fresh or self._since(stratum)[1] is not None
 
     def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
@@ -465,7 +468,7 @@ class Evaluator:
     def _of_counts(self, reader: Stratum) -> Relations:
         """Evaluates a stratum that reads counts; on the CPU if they are few."""
         inputs, context = self.inputs(), self.context
-        read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
+        read = {atom.name for rule in reader.rules for atom in rule.atoms}
         few = context.thresholds.device_from
         here = context.device is CPU or not read <= self._counts.keys()
         if here or any(self.known[name].length > few for name in read):

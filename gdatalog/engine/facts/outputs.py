@@ -8,15 +8,10 @@ from typing import Any, Protocol
 
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.facts.files import Files, beside, placed, writable
-from gdatalog.errors import (
-    UsageError,
-)
+from gdatalog.errors import UsageError
 from gdatalog.parser.syntax import Directive
 from gdatalog.records import dataclass
-from gdatalog.storage.load_options import (
-    delimiter_of,
-    flag_of,
-)
+from gdatalog.storage.load_options import delimiter_of, flag_of
 from gdatalog.storage.table import Table
 
 
@@ -35,8 +30,8 @@ def write_answer(
 ) -> None:
     """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
     path ends with a slash. `delimiter`, `header`: of text files."""
+    from gdatalog.storage.file_bytes import format_of
     from gdatalog.storage.parquet_folder import names_a_folder
-    from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import write_tables
 
     plain = (delimiter, header) == (None, None)

@@ -45,8 +45,8 @@ def extended(before: Relation, more: Relation) -> Relation:
     if not before.types:
         return grown(before, more) if before.length < more.length else before.unchanged()
     rows = more.keys
-    new = np.flatnonzero(~before.holds(rows))
-    return grown(before, more.part(new))
+    known = before.holds(rows)
+    return grown(before, more.part(np.flatnonzero(~known)) if known.any() else more)
 
 
 def settled(before: Relation, now: Relation) -> Relation:

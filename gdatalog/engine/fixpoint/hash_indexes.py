@@ -8,8 +8,10 @@ from gdatalog.engine.fixpoint.row_hash_set import hash_function
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.threads import spread
 
 ROW_BYTES = 64  # of a row in an index, at most
+MANY = 1 << 13  # rows: several indexes get fewer one after another
 
 Key = tuple[tuple[int, ...], bool]
 
@@ -50,11 +52,15 @@ class HashIndexes:
         """Adds the new rows to the indexes."""
         if last is not None and not self._complete[behind]:
             tries = [key for key, trie in self.tries.items() if key[1] == behind and trie]
-            for key in tries:
-                if not self._fit(last.length, spare):
+            for at, key in enumerate(tries, 1):
+                if not self._fit(at * last.length, spare):
                     self.tries[key] = None
+
+            def add(key: Key) -> None:
                 for block in last.blocks():
                     self._add(key, block)
+
+            spread(add, tries, last.length >= MANY)
         self._complete[behind] = True
 
     def _fit(self, more: int, spare: int) -> bool:

@@ -22,9 +22,9 @@ SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
 
 _LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
 _TYPES = {
-    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
-    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
-    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
+    "add_indexed": ("i32[]", "i32[]", *_LISTS, "i32[]"),
+    "add_children": ("i32[]", "i32[]", "i64[]", "i32[]", *_LISTS, "i32[]"),
+    "add_different": ("i32[]", "i32[]", *_LISTS),
     "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
     "add_keys": ("i64[]", "i64", "i64[]", "i64", "i64", "bool[]"),
     "move_keys": ("i64[]", "i64", "i64", "i64[]", "i64"),
@@ -36,9 +36,10 @@ _TYPES = {
 def hash_function(name: str) -> Any:
     """A compiled function of hash tables."""
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import hash_tables
+    from gdatalog.codegen.helpers import hash_tables, key_sets
 
-    return native.of(getattr(hash_tables, name), *_TYPES[name])
+    home = key_sets if name.endswith("_keys") else hash_tables
+    return native.of(getattr(home, name), *_TYPES[name])
 
 
 class Hashed:

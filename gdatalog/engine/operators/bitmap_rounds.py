@@ -2,8 +2,8 @@
 
 The kernels of all rules test and set bits while they run (`printer/distinct.py`). They output only
 new rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
-launches. This covers rules that read no growing relation except the delta; semi-naive rounds run
-the others, and whatever turns out not to fit.
+launches (`row_rounds.py`). This covers rules that read no growing relation except the delta;
+semi-naive rounds run the others, and whatever turns out not to fit.
 
 When memory is short, kernels only set bits. A copy of the bitmap from the begin of the round then
 says which rows are new, and the next round reads these piece by piece. The host makes the rows of
@@ -14,29 +14,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
-from gdatalog.engine.context import Sources, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
-from gdatalog.engine.metrics import Round, measured
+from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.row_rounds import (
+    BY_MARKS,
+    RelationInRounds,
+    RowRounds,
+    RuleJoin,
+    ended_round,
+    given_rows,
+    last_step,
+)
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import Unsuited, When
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan
-from gdatalog.plan.placement import ExecutorChoice
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
@@ -45,61 +52,7 @@ from gdatalog.storage.table import Array
 
 # Rows of a bitmap processed at once: their share of the free memory; the least.
 PIECE, LEAST = 0.75, 1 << 10
-# The share of the memory beside the bitmaps that rows may take.
-MOST_ROWS = 0.25
 MARKED_BYTES = 64  # for each row that is marked at once
-
-
-@dataclass(frozen=True, slots=True)
-class RuleJoin:
-    """One join of a rule, which may start from the new rows of one atom."""
-
-    rule: CheckedRule
-    plan: RulePlan
-    number: int
-
-    @property
-    def join(self) -> JoinPlan:
-        return self.plan.joins[self.number]
-
-
-@dataclass(slots=True)
-class RelationInRounds:
-    """A relation during the rounds: its bitmap now and at the start of the round, its new rows and
-    all rows. When memory is short, it has only bitmaps: that of all rows, and that of the new ones.
-    `length`: the number of all rows."""
-
-    space: KeySpace
-    beside: Mapping[str, Array]  # arguments of kernels
-    dtypes: Sequence[np.dtype[np.generic]]
-    before: Array | None = None
-    followed: list[Columns] = field(default_factory=list)
-    new: list[Columns] = field(default_factory=list)
-    came: list[Columns] = field(default_factory=list)  # in the current round
-    delta: Array | None = None
-    count: int = 0  # of new rows
-    length: int = 0
-    counted: int = 0  # marked rows in the metrics, if there is only a bitmap
-
-    @property
-    def marks(self) -> Array:
-        return self.beside["marks"]
-
-    def begin(self) -> None:
-        """Saves the bitmap at the start of a round."""
-        assert self.before is not None
-        self.before[:] = self.marks
-
-    @property
-    def rows_nbytes(self) -> int:
-        """The bytes of the relation's rows."""
-        blocks = chain(self.followed, self.new, self.came)
-        return sum(column.nbytes for block in blocks for column in block)
-
-    @property
-    def nbytes(self) -> int:
-        bitmaps = (*self.beside.values(), self.before, self.delta)
-        return self.rows_nbytes + sum(each.nbytes for each in bitmaps if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +72,13 @@ class BitmapRounds(LeafOperator):
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
 
+    def prepare(self, context: ExecutionContext) -> PreparedRules:
+        return PreparedRules(self.rounds.of)
+
     def run(
-        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+        self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing
+        rounds, passing = MarkedRounds(prepared, inputs), self.rounds.passing
         found = rounds.run(passing)
         for name in passing:
             inputs.context.limits.charge(name, 0)
@@ -170,8 +126,11 @@ class MarkedRounds(StratumRun):
         no one asks for; their new rows only feed other rules."""
         followers = self.followers
         try:
-            marked = self._begin(followers)
-            if marked is None or not self._rounds(followers, marked, passing):
+            rest = self._kernels_once()
+            marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+            if marked is None:
+                marked, rest = self._begin(followers)
+            if marked is None or not self._rounds(followers, rest, marked, passing):
                 return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
@@ -198,37 +157,40 @@ class MarkedRounds(StratumRun):
 
     # ---------------------------------------------------------------------------------- before
 
-    def _begin(self, followers: Sequence[RuleJoin]) -> dict[str, RelationInRounds] | None:
-        """The rows of each relation without recursion, marked; None if the bitmaps do not fit."""
-        account, mark = self.context.limits.account, self.record.mark()
-        rest: list[RuleJoin] = []
-        marked: dict[str, RelationInRounds] | None = None
+    def _begin(
+        self, followers: Sequence[RuleJoin]
+    ) -> tuple[dict[str, RelationInRounds] | None, list[RuleJoin]]:
+        """The rows of each relation without recursion, marked, if the bitmaps fit; or only those
+        that no rule derives, and the joins of the nonrecursive rules, if their rows do not fit."""
+        mark = self.record.mark()
         try:
-            with account.restoring(MemoryError):
+            with self.context.limits.account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
-                marked = self._marked(first, followers)
+                return self._marked(first, followers), []
         except MemoryError:
             rest = self._rest()
             if not rest:
                 raise
-        if rest:  # after the handler, because the error references device memory
-            self.record.back_to(mark)
-            seeds = self.inputs.seeds
-            first = {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
-            marked = self._marked(first, [*followers, *rest])
-        if marked is None:
-            return None
-        del first  # its rows may have to go
-        for table in marked.values():
-            table.before = self.ops.xp.zeros_like(table.marks)
-        if not self._derive(rest, marked):
-            return None
-        self.record.end_round()
-        for table in marked.values():
-            table.came += table.new
-            table.new = []
-        self._advance(marked, ())
-        return marked
+        # After the handler, because the error references device memory.
+        self.record.back_to(mark)
+        return self._marked(self._seeds(), [*followers, *rest]), rest
+
+    def _seeds(self) -> dict[str, tuple[Columns, int]]:
+        seeds = self.inputs.seeds
+        return {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
+
+    def _kernels_once(self) -> list[RuleJoin]:
+        """The joins of the nonrecursive rules, if kernels that mark their rows pay."""
+        found, context = self._rest(), self.context
+        cost = sum(each.join.cost for each in found)
+        if not context.compiled and cost < context.thresholds.kernels_worth:
+            return []
+        sources = Sources(self.trie_of, partial(given_rows, ()))
+        nests = [
+            JoinNest(each.join, Form(each.join.outputs, fresh=True), sources, context)
+            for each in found
+        ]
+        return [] if any(nest.reason is not None for nest in nests) else found
 
     def _rest(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
@@ -255,11 +217,11 @@ class MarkedRounds(StratumRun):
         """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
-        known = {n: KeySpace.of(rows) if count else None for n, (rows, count) in first.items()}
+        known = {n: self._space(rows) if count else None for n, (rows, count) in first.items()}
         spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
-                spaces[name] = KeySpace.of(rows) or KeySpace((), ())
+                spaces[name] = self._space(rows) or KeySpace((), ())
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
@@ -279,119 +241,96 @@ class MarkedRounds(StratumRun):
             bounds = xp.asarray(space.bounds, dtype=xp.int64)
             table = found[name] = RelationInRounds(space, {"marks": marks, "space": bounds}, dtypes)
             if count:
-                table.new = [tuple(map(_as, rows, dtypes))]
-                self._mark(marks, space, table.new[0])
+                table.blocks = [tuple(map(_as, rows, dtypes))]
+                self._mark(marks, space, table.blocks[0])
         return found
 
-    def _mark(self, marks: Array, space: KeySpace, rows: Columns) -> None:
-        """Sets the bits of distinct rows. The sum of distinct bits equals their union."""
+    def _space(self, rows: Columns) -> KeySpace | None:
+        return KeySpace.within(self._bitmaps.spans(rows))
+
+    def _mark(self, marks: Array, space: KeySpace, rows: Columns, sign: int = 1) -> None:
+        """Sets the bits of distinct rows, none of which is set, or clears those that are. The sum
+        of distinct bits equals their union."""
         xp, most = self.ops.xp, max(LEAST, self.context.limits.spare() // MARKED_BYTES)
-        if len(rows[0]) > most:
-            for start in range(0, len(rows[0]), most):
-                self._mark(marks, space, tuple(column[start : start + most] for column in rows))
-            return
-        numbers = space.numbers(rows, xp)
-        bits = xp.left_shift(xp.ones(len(numbers), dtype=xp.int64), numbers & 63)
-        self.ops.add_at(marks, numbers >> 6, bits)
+        for start in range(0, len(rows[0]), most):
+            numbers = space.numbers([column[start : start + most] for column in rows], xp)
+            bits = xp.left_shift(xp.full(len(numbers), sign, dtype=xp.int64), numbers & 63)
+            self.ops.add_at(marks, numbers >> 6, bits)
 
     # ---------------------------------------------------------------------------------- rounds
 
     def _rounds(
         self,
         followers: Sequence[RuleJoin],
+        rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
     ) -> bool:
-        """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
+        """Runs the `rest`, and rounds until no row is new; returns False if the kernels cannot be
+        printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
+            rounds = RowRounds(self, followers, rest, marked, passing)
+            try:
+                return rounds.run(work)
+            except MemoryError:
+                """The error references device memory until the end of this handler."""
+            self._only_bits(marked)
+            if not rounds.began:
+                if not all(self._find(each, marked) for each in rest):
+                    return False
+                self.record.end_round()
+                self._advance(marked)
             while any(table.count for table in marked.values()):
                 work.round = (work.round or 0) + 1
                 self.context.limits.poll()
                 for table in marked.values():
-                    table.begin()
-                if not self._derive(followers, marked):
+                    assert table.before is not None
+                    table.before[:] = table.marks
+                if not all(self._find(each, marked) for each in followers):
                     return False
-                self._advance(marked, passing)
-                new = {name: table.count for name, table in marked.items()}
-                total = {name: table.length for name, table in marked.items()}
-                self.record.end_round()
-                Round(work.round, new, total).tell(work)
+                self._advance(marked)
+                ended_round(self.record, marked, work)
         return True
 
-    def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, RelationInRounds]) -> bool:
-        """Adds what joins derive from the new rows, or from none; returns False if one of the joins
-        cannot be printed. If there is no room for rows, the joins start again and only set bits."""
-        mark, metrics = self.record.mark(), self.context.metrics
-        rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
-        try:
-            with self.context.limits.account.restoring(MemoryError):
-                return all(self._find(each, marked) for each in joins)
-        except MemoryError:
-            if any(table.delta is not None for table in marked.values()):
-                raise
-        # After the handler, because the error references device memory.
-        self.record.back_to(mark)
-        for run, before in rows:
-            run.rows = before
-        self._only_bits(marked)
-        return all(self._find(each, marked) for each in joins)
-
     def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:
-        """Frees all rows; a bitmap marks the new ones."""
+        """Frees all rows; bitmaps mark the new ones, and all rows at the start of the round. What
+        the round has found is not marked any more."""
+        xp, limits = self.ops.xp, self.context.limits
         for name, table in marked.items():
-            table.followed, table.came = [], []
-            self.context.limits.charge(name, table.nbytes)
-        for name, table in marked.items():
-            table.delta = self.ops.xp.zeros_like(table.marks)
-            self.context.limits.charge(name, table.nbytes)
-            for block in table.new:
+            rows, blocks = table.rows, table.blocks
+            table.delta = xp.zeros_like(table.marks)
+            if rows is not None:
+                blocks = [tuple(column[rows.begin : rows.end] for column in rows.columns)]
+                found = tuple(column[rows.end : rows.count] for column in rows.columns)
+                self._mark(table.marks, table.space, found, -1)
+                del found
+            for block in blocks:
                 self._mark(table.delta, table.space, block)
-            assert table.before is not None
-            table.counted = max(
-                self._bits_of(table.before), sum(len(rows[0]) for rows in table.new)
-            )
-            table.new = []
-            self.context.limits.charge(name, table.nbytes)
+            table.counted = table.count = sum(len(block[0]) for block in blocks)
+            if rows is not None:
+                table.counted = self._bits_of(table.marks)
+            table.blocks, table.rows = [], None
+            del rows, blocks
+            table.before = xp.zeros_like(table.marks)
+            limits.charge(name, table.nbytes)
 
-    def _advance(self, marked: Mapping[str, RelationInRounds], passing: Collection[str]) -> None:
-        """Makes the rows of a round the new rows of the next one. Charges the device memory."""
-        for name, table in marked.items():
-            if table.delta is not None:
-                table.delta = None
-                table.delta = table.marks ^ table.before
-                table.count = self._bits_of(table.delta)
-            else:
-                if name not in passing:
-                    table.followed += table.new
-                blocks, table.came = table.came, []
-                size = sum(column.nbytes for block in blocks for column in block)
-                if len(blocks) > 1 and size <= self.context.limits.spare():
-                    blocks = [self.ops.concatenate(blocks)]  # needs one launch
-                table.new = blocks
-                table.count = sum(len(block[0]) for block in table.new)
+    def _advance(self, marked: Mapping[str, RelationInRounds]) -> None:
+        """Makes the rows that a round has marked the new rows of the next one."""
+        for table in marked.values():
+            table.delta = None
+            table.delta = table.marks ^ table.before
+            table.count = self._bits_of(table.delta)
             table.length += table.count
-        if not self._room_for_rows(marked):
-            for table in marked.values():
-                table.begin()
-            self._only_bits(marked)
         self._charge(marked)
-
-    def _room_for_rows(self, marked: Mapping[str, RelationInRounds]) -> bool:
-        limits, rows = self.context.limits, sum(table.rows_nbytes for table in marked.values())
-        room = limits.spare() + sum(limits.account.held.get(name, 0) for name in marked)
-        bitmaps = sum(table.nbytes for table in marked.values()) - rows
-        return rows <= MOST_ROWS * (room - bitmaps)
 
     def _charge(self, marked: Mapping[str, RelationInRounds]) -> None:
         for name, table in marked.items():
             self.context.limits.charge(name, table.nbytes)
 
     def _pieces(self, table: RelationInRounds) -> Iterator[Columns]:
-        """Yields blocks of new rows; those of a bitmap in pieces that fit."""
-        if table.delta is None:
-            yield from table.new
-            return
+        """Yields the new rows of a bitmap in pieces that fit."""
         limits, ops, delta = self.context.limits, self._bitmaps, table.delta
+        assert delta is not None
         counts, box = ops.counts_of_marks(delta), table.space.box
         width = sum(self.ops.xp.dtype(dtype).itemsize for dtype in table.dtypes)
         most = max(LEAST, int(PIECE * limits.spare()) // width)
@@ -404,42 +343,35 @@ class MarkedRounds(StratumRun):
                 del rows
 
     def _find(self, each: RuleJoin, marked: Mapping[str, RelationInRounds]) -> bool:
-        """Adds the new rows that a join derives, from the new rows if it follows any; returns False
-        if it cannot be printed."""
+        """Marks the rows that a join derives, from the new rows if it follows any; returns False if
+        it cannot be printed."""
         context, relation = self.context, each.plan.relation
         stats, table = self.record.running(relation, each.rule), marked[relation]
         report = context.metrics.run_of(each.plan)
-        form = Form(each.join.outputs, fresh=True, unwritten=table.delta is not None)
-        choice = ExecutorChoice(False, "new rows, told by marks on the device")
-        stats.executors[each.number] = str(choice)
-        stats.new = 0
+        form = Form(each.join.outputs, fresh=True, unwritten=True)
+        stats.executors[each.number] = str(BY_MARKS)
         with measured(report, stats):
             given = each.join.given
             for rows in [()] if given is None else self._pieces(marked[given.relation]):
-                sources = Sources(self.trie_of, partial(_given, rows))
+                sources = Sources(self.trie_of, partial(given_rows, rows))
                 nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
                 if nest.reason is not None:
                     return False
-                blocks = [block for block in nest.run(relation) if len(block[0])]
-                stats.new += sum(len(block[0]) for block in blocks)
-                table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
+                nest.run(relation)
                 if report is not None:
                     report.saw(nest.seen)
                     # Rows that were marked before count, too.
-                    steps = [step for step in each.join.steps if not isinstance(step, Compact)]
-                    last = nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
-                    stats.tried += last
-                del blocks, nest, sources, rows
-                if not self._room_for_rows(marked):
-                    raise MemoryError("new rows do not fit the device")
-                self._charge(marked)
-        if table.delta is not None:
-            stats.new = self._bits_of(table.marks) - table.counted
-            table.counted += stats.new
+                    last = last_step(each.join)
+                    stats.tried += (
+                        len(nest.given[0]) if last is None else nest.seen[id(last)].rows_out
+                    )
+                del nest, sources, rows
+        stats.new = self._bits_of(table.marks) - table.counted
+        table.counted += stats.new
         self.record.ran(stats, report)
         if report is not None:
             report.rows += stats.new
-            report.executors[each.number] = choice
+            report.executors[each.number] = BY_MARKS
         return True
 
     def _bits_of(self, marks: Array) -> int:
@@ -448,18 +380,15 @@ class MarkedRounds(StratumRun):
         return found
 
     def _relation(self, name: str, table: RelationInRounds) -> Relation:
-        rows = [*table.followed, *table.new]
-        if table.delta is not None:
+        if table.rows is None:
             (words,) = self._bitmaps.to_host((table.marks,))
-            rows = [rows_of_bits(table.space, words, table.dtypes)]
-        relation = self.relation(name, [DistinctBlocks(rows, table.length)])
+            rows = rows_of_bits(table.space, words, table.dtypes)
+        else:
+            rows = table.rows.whole()
+        relation = self.relation(name, [DistinctBlocks([rows], table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation
-
-
-def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
-    return rows, len(rows[0]) if rows else 0
 
 
 def _as(column: Array, dtype: np.dtype[np.generic]) -> Array:

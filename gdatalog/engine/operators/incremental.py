@@ -29,8 +29,9 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
-from gdatalog.engine.operators.semi_naive import Rounds
+from gdatalog.engine.operators.semi_naive import PreparedRounds, Rounds
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.index_lookup import IndexLookup, applies
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
@@ -104,7 +105,7 @@ class Maintenance(Rounds):
     """One evaluation that continues from known relations."""
 
     def __init__(self, stratum: Stratum, inputs: StratumInputs) -> None:
-        super().__init__(PlannedRules(stratum, ()), inputs)
+        super().__init__(PreparedRounds(PreparedRules(PlannedRules(stratum, ()))), inputs)
         assert inputs.since is not None
         self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
@@ -140,8 +141,10 @@ class Maintenance(Rounds):
                         for name, table in self.tables.items():
                             if table.came > max(when.least, self.since.known[name].at_most):
                                 return when
+                    if not self.stratum.recursive:
+                        break
                     derived = {}
-                    for rule in self.stratum.rules if self.stratum.recursive else ():
+                    for rule in self.stratum.rules:
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
                     new = {name: delta.length for name, delta in self.deltas.items()}
                     rounds.append(self._ended(len(rounds) + 1, new))
@@ -216,7 +219,7 @@ class Maintenance(Rounds):
         if join.lookup is None or delta.length > LOOKED_UP:
             return None
         (ref,) = join.lookup.plan.joins[0].tries
-        relation = self._relation(ref.relation)
+        relation = self._named(ref.relation)
         keys = [column.tolist() for column in delta.rows]
         every = []
         for at in range(delta.length):
@@ -241,7 +244,7 @@ class Maintenance(Rounds):
         if join.given is not None and not large:
             led = led_to(join, self.rows_of(join)[0])
         for number, ref in enumerate(join.tries):
-            relation = self._relation(ref.relation)
+            relation = self._named(ref.relation)
             near = None
             if number in led and number not in whole:
                 by_bitmap = self._by_bitmap(ref.relation, relation)
@@ -260,7 +263,7 @@ class Maintenance(Rounds):
             yield self.run_plan(chosen, None, strategy=quick)
         self.parts.clear()
 
-    def _relation(self, name: str) -> Relation:
+    def _named(self, name: str) -> Relation:
         part = self.parts.get(name)
         if part is not None:
             return part
@@ -272,9 +275,6 @@ class Maintenance(Rounds):
         if isinstance(table, MaintainedRelation):
             return table.rows_with
         return partial(rows_with, relation)
-
-    def _finished(self, ref: TrieRef) -> Relation | None:
-        return self._relation(ref.relation)
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
-from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
 from gdatalog.cpu_ops.loose_tries import loose_of, loose_tries
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
 from gdatalog.engine.device import CPU, compiled_function
@@ -29,9 +27,11 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants
@@ -80,10 +80,13 @@ class InPlaceLattice(LeafOperator):
     def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
         return self.of.pairs
 
+    def prepare(self, context: ExecutionContext) -> PreparedRules:
+        return PreparedRules(self.of)
+
     def run(
-        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+        self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        found = InPlace(self, inputs).run()
+        found = InPlace(self, prepared, inputs).run()
         return Unsuited() if found is None else found
 
 
@@ -163,8 +166,8 @@ def _leads_on(join: p.JoinPlan, value: p.Expr, kept: Sequence[BestRelation]) -> 
 class InPlace(StratumRun):
     """One evaluation in place."""
 
-    def __init__(self, plan: InPlaceLattice, inputs: StratumInputs):
-        super().__init__(plan.of, inputs)
+    def __init__(self, plan: InPlaceLattice, prepared: PreparedRules, inputs: StratumInputs):
+        super().__init__(prepared, inputs)
         self.kept, self.follows = [*plan.kept], plan.follows
         self.plans = [later for _, later in plan.of.later]
         self.known: spans.Known = {}  # the ranges of groups

@@ -74,7 +74,7 @@ def linearised(first: Once, schema: Schema, inputs: StratumInputs) -> StratumInp
     """The inputs of the linear rule. The rows that it starts from are evaluated once."""
     name, where = schema.name, (schema.name, inputs.context.device.name)
     if where not in inputs.made:
-        ((own, found),) = first.run(None, inputs).items()
+        ((own, found),) = first.run(first.prepare(inputs.context), inputs).items()
         inputs.made[where] = found
         inputs.context.limits.account.rename(own, name)
     rows: Relation = inputs.made[where]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
@@ -30,8 +30,13 @@ class Once(LeafOperator):
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return ()  # the usual way
 
-    def run(self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations:
-        return StratumRun(self.of, inputs).once(inputs.limit)
+    def prepare(self, context: ExecutionContext) -> PreparedRules:
+        return PreparedRules(self.of)
+
+    def run(
+        self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations:
+        return StratumRun(prepared, inputs).once(inputs.limit)
 
     def compile_ahead(self, inputs: StratumInputs) -> None:
         """Compiles loops on another thread, after building the indexes that they read."""

@@ -14,14 +14,10 @@ from weakref import ref as weak
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import GiveUp, LoopRun
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.depth import counted, counts_of, printed_once
-from gdatalog.engine.derived import (
-    DistinctBlocks,
-    count_of,
-)
+from gdatalog.engine.derived import DistinctBlocks, count_of
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.spans import Spans, limits_of, narrow, spans_of, stamps_for
@@ -31,11 +27,14 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.when_compiled import WhenCompiled
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.partitioned import ListRoom
-from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
+from gdatalog.overhead import Costs, time_spent
+from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
@@ -89,12 +88,11 @@ class Partitioned(LeafOperator):
     def begun(
         self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None
     ) -> PartitionedStratum:
-        splits = PartitionedStratum(self.of, self.keys, inputs, prepared)
-        splits.shared = self.shared
-        return splits
+        prepared = prepared or self.prepare(inputs.context)
+        return PartitionedStratum(prepared, self.keys, inputs, self.shared)
 
     def prepare(self, context: ExecutionContext) -> PreparedFixpoint:
-        return PreparedFixpoint()
+        return PreparedFixpoint(PreparedRules(self.of))
 
     def run(
         self, prepared: PreparedFixpoint, inputs: StratumInputs, until: tuple[When, ...] = ()
@@ -130,7 +128,10 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     if is_forced(context) or draft.read_rows >= thresholds.partitioned_from:
         return suited
     enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
-    return WithFallback(SemiNaive(draft.planned), enough, suited)
+    small = WithFallback(SemiNaive(draft.planned), enough, suited)
+    if context.device is CPU or len(context.device.members) > 1:
+        return small
+    return WithFallback(WhenCompiled(found), (Uncompiled(),), small)
 
 
 def is_forced(context: ExecutionContext) -> bool:
@@ -174,17 +175,39 @@ class PartitionedFixpoint:
     kept: list[Any] | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class PreparedFixpoint:
     """What runs of a partitioned fixpoint share. The `task` of the last one serves another run over
     the same tries if its first rows are within `spans`, and have the same `dtypes`. `kept`: what
     the device's executor keeps."""
 
+    rules: PreparedRules
     task: PartitionedFixpoint | None = None
     tries: Sequence[weak[Trie]] = ()
     spans: Spans = field(default_factory=dict)
     dtypes: object = None
     kept: list[Any] = field(default_factory=list)
+
+    @cached_property
+    def later(self) -> list[RulePlan]:
+        return [plan for _, plan in self.rules.of.later]
+
+    @cached_property
+    def recursions(self) -> list[Recursive]:
+        from gdatalog.printer.worklist import Recursive
+
+        return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
+
+    @cached_property
+    def refs(self) -> tuple[TrieRef, ...]:
+        """The indexes that the recursive rules read."""
+        return tuple(ref for rule in self.recursions for ref in rule.join.tries)
+
+    @cached_property
+    def reads_parameters(self) -> bool:
+        """Whether parameters decide the range of what rules derive."""
+        outputs = (output for rule in self.recursions for output in rule.join.outputs)
+        return any(isinstance(output, Parameter) for output in outputs)
 
 
 Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
@@ -195,30 +218,24 @@ class PartitionedStratum(StratumRun):
 
     def __init__(
         self,
-        of: PlannedRules,
+        prepared: PreparedFixpoint,
         keys: Sequence[Key],
         inputs: StratumInputs,
-        prepared: PreparedFixpoint | None = None,
+        shared: Shared | None = None,
     ) -> None:
-        super().__init__(of, inputs)
+        super().__init__(prepared.rules, inputs)
         self.prepared = prepared
         self.keys = keys
         self.columns = {key.relation: key.column for key in keys}
-        self.shared: Shared | None = None
-
-    @cached_property
-    def later(self) -> list[RulePlan]:
-        return [plan for _, plan in self.of.later]
+        self.shared = shared
 
     @cached_property
     def read_rows(self) -> int:
         return StratumDraft(self.stratum, self.inputs).read_rows
 
-    @cached_property
+    @property
     def recursions(self) -> list[Recursive]:
-        from gdatalog.printer.worklist import Recursive
-
-        return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
+        return self.prepared.recursions
 
     def arity(self, name: str) -> int:
         return self.inputs.schemas[name].arity
@@ -233,8 +250,7 @@ class PartitionedStratum(StratumRun):
     def _group(self, name: str) -> RowsByColumn | None:
         split = self.columns[name]
         order = order_by(split, self.arity(name))
-        plans = [self.of.plan(rule, first=True) for rule in self.rules[name]]
-        plans = [plan for plan in plans if plan.joins]
+        plans = [plan for _, plan in self.prepared_rules.first(name) if plan.joins]
         if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
             ref = copied(plans[0], split)
             if ref is not None:
@@ -259,7 +275,7 @@ class PartitionedStratum(StratumRun):
             values = xp.ascontiguousarray(found[0].values)
         else:
             values = xp.unique(xp.concatenate([group.values for group in found]))
-        refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
+        refs = self.prepared.refs
         made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
         tries = [made[ref] for ref in refs]
         beside = {"splits": values}
@@ -296,7 +312,7 @@ class PartitionedStratum(StratumRun):
             return None
         task = PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
         prepared = self.prepared
-        if prepared is None or context.device is not CPU:
+        if context.device is not CPU:
             return task
         prepared.spans, prepared.dtypes = spans, self._dtypes_of(beside)
         lasting = {name: array for name, array in beside.items() if name.startswith("spans_")}
@@ -330,13 +346,13 @@ class PartitionedStratum(StratumRun):
     ) -> PartitionedFixpoint | None:
         """The fixpoint of the last run, for other first rows; None if it does not suit them."""
         prepared = self.prepared
-        task = None if prepared is None else prepared.task
-        if prepared is None or task is None:
+        task = prepared.task
+        if task is None or prepared.reads_parameters:
             return None
         if not all(before() is now for before, now in zip(prepared.tries, tries, strict=True)):
             return None
         beside = {**beside, **task.beside}
-        if self._dtypes_of(beside) != prepared.dtypes or self._reads_parameters:
+        if self._dtypes_of(beside) != prepared.dtypes:
             return None
         for name, group in seeds.items():
             own, split = prepared.spans[name], self.columns[name]
@@ -346,12 +362,6 @@ class PartitionedStratum(StratumRun):
         values = beside["splits"]
         beside = {**beside, **counts_of(task.run)}
         return PartitionedFixpoint(task.run, tries, values, beside, task.rooms, prepared.kept)
-
-    @property
-    def _reads_parameters(self) -> bool:
-        """Whether parameters decide the range of what rules derive."""
-        outputs = (output for rule in self.recursions for output in rule.join.outputs)
-        return any(isinstance(output, Parameter) for output in outputs)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
@@ -434,6 +444,8 @@ class PartitionedStratum(StratumRun):
     def follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
         context = self.context
         limits, names = context.limits, self.stratum.relations
+        if context.waits_for([(task.run, self.name)]):
+            return None
         self.record.doing = self.description
         try:
             # The progress of a single value is unknown.
@@ -479,6 +491,8 @@ class PartitionedStratum(StratumRun):
     ) -> None:
         """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
+        if not context.metrics.lasting:
+            return self.record.end(dict(rows))
         seconds = perf_counter() - started[0]
         name, threads = self.description, min(context.settings.workers, len(task.values))
         if context.device is not CPU:
@@ -487,7 +501,7 @@ class PartitionedStratum(StratumRun):
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         costs = time_spent() - started[1]
         way = Way(name, len(task.values), "values", threads, None, seconds, costs, seen)
-        self.tell_way(way, self.later, rows, self.description)
+        self.tell_way(way, self.prepared.later, rows, self.description)
 
     @property
     def description(self) -> str:

@@ -21,6 +21,7 @@ from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.stratum_run import StratumRun, placed
 from gdatalog.engine.variants import Variant
@@ -74,12 +75,12 @@ class SemiNaive(LeafOperator):
         return split_at_dead_variables if self.projections else None
 
     def prepare(self, context: ExecutionContext) -> PreparedRounds:
-        return PreparedRounds()
+        return PreparedRounds(PreparedRules(self.of))
 
     def run(
         self, prepared: PreparedRounds, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        rounds = Rounds(self.of, inputs, prepared)
+        rounds = Rounds(prepared, inputs)
         found = rounds.run(self.passing, until)
         for name in self.passing:
             inputs.context.limits.charge(name, 0)
@@ -90,8 +91,10 @@ class SemiNaive(LeafOperator):
 
 @dataclass(slots=True, eq=False)
 class PreparedRounds:
-    """What evaluations share: the joins of each recursive rule, with their compiled loops."""
+    """What evaluations share: the rules, and the joins of each recursive one, with their compiled
+    loops."""
 
+    rules: PreparedRules
     joins: list[tuple[CheckedRule, list[Variant]]] = field(default_factory=list)
 
 
@@ -100,11 +103,9 @@ class Rounds(StratumRun):
 
     met: When | None = None
 
-    def __init__(
-        self, of: PlannedRules, inputs: StratumInputs, prepared: PreparedRounds | None = None
-    ) -> None:
-        super().__init__(of, inputs)
-        self.prepared = prepared or PreparedRounds()
+    def __init__(self, prepared: PreparedRounds, inputs: StratumInputs) -> None:
+        super().__init__(prepared.rules, inputs)
+        self.prepared = prepared
 
     def run(
         self, passing: Collection[str] = (), until: Sequence[When] = ()

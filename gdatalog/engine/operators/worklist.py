@@ -1,7 +1,7 @@
 """`Worklist`: one compiled worklist follows row after row, without rounds.
 
 It is a partitioned fixpoint whose rows have an additional key with a single value. It pays for
-linear recursion of many small rounds (`planner/rewrite/linear_recursion.py`).
+linear recursion of many small rounds (`planner/rewrite/worklist_key.py`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from gdatalog.engine.operators.partitioned import (
     is_forced,
 )
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of
 from gdatalog.planner.rewrite.worklist_key import KEY, with_key
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 
@@ -53,12 +54,16 @@ class Worklist(LeafOperator):
     def run(
         self, prepared: PreparedWorklist, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        if prepared.of is None:
-            prepared.of = self._planned(inputs)
-        if prepared.of is None:
-            return Unsuited()
-        keys = [Key(schema.name, 0, KEY) for schema in self.schemas]
-        return OneWorklist(prepared.of, keys, inputs, prepared.fixpoint).run() or Unsuited()
+        if prepared.fixpoint is None:
+            planned = self._planned(inputs)
+            if planned is None:
+                return Unsuited()
+            prepared.fixpoint = PreparedFixpoint(PreparedRules(planned))
+        return OneWorklist(prepared.fixpoint, self.keys, inputs).run() or Unsuited()
+
+    @property
+    def keys(self) -> list[Key]:
+        return [Key(schema.name, 0, KEY) for schema in self.schemas]
 
     def _planned(self, inputs: StratumInputs) -> PlannedRules | None:
         """The rules that begin as they are, and the recursive ones with a key; None if the plan of
@@ -79,10 +84,9 @@ class Worklist(LeafOperator):
 
 @dataclass(slots=True, eq=False)
 class PreparedWorklist:
-    """The planned rules, and what their fixpoint has prepared."""
+    """What the fixpoint of the planned rules has prepared."""
 
-    of: PlannedRules | None = None
-    fixpoint: PreparedFixpoint = field(default_factory=PreparedFixpoint)
+    fixpoint: PreparedFixpoint | None = None
 
 
 def applies(draft: StratumDraft) -> Worklist | None:

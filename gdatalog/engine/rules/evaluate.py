@@ -15,12 +15,12 @@ from gdatalog.plan.conditions import NoRoom, Unsuited
 from gdatalog.plan.join_plan import RulePlan
 
 
-def run_rule(plan: RulePlan, inputs: RuleInputs) -> Derived:
-    """Returns the distinct rows that a rule derives."""
+def run_rule(plan: RulePlan, inputs: RuleInputs, here: RuleOperator | None = None) -> Derived:
+    """Returns the distinct rows that a rule derives. `here`: `operator_here`, if it is known."""
     if inputs.report is not None:
         inputs.report.device = inputs.context.device.name
     with measured(inputs.report, inputs.stats):
-        found = operator_of(plan, inputs).run(inputs)
+        found = operator_of(plan, inputs, here).run(inputs)
     assert not isinstance(found, NoRoom | Refusal | Unsuited)
     for what in ("answers", "aggregates", "blocks"):
         inputs.limits.charge(what, 0)
@@ -31,13 +31,23 @@ def run_rule(plan: RulePlan, inputs: RuleInputs) -> Derived:
     return found
 
 
-def operator_of(plan: RulePlan, inputs: RuleInputs) -> RuleOperator:
+def operator_here(plan: RulePlan) -> RuleOperator:
+    """How a rule is evaluated on this machine, unless it is profiled."""
+    return index_lookup.applies(plan) or over_whole_indexes(plan)
+
+
+def operator_of(
+    plan: RulePlan, inputs: RuleInputs, here: RuleOperator | None = None
+) -> RuleOperator:
     """How a rule is evaluated."""
     if inputs.in_cells:
-        plan = plan.otherwise or plan  # sums read whole indexes
-    device, whole = inputs.context.device, over_whole_indexes(plan)
+        plan, here = plan.otherwise or plan, None  # sums read whole indexes
+    device = inputs.context.device
+    if device is CPU and inputs.report is None:
+        return here or operator_here(plan)
+    whole = over_whole_indexes(plan)
     if device is CPU:
-        return whole if inputs.report is not None else index_lookup.applies(plan) or whole
+        return whole
     reason = plan.left or device.refuses(plan)
     if reason is not None:
         return RuleOnHost(whole, reason)

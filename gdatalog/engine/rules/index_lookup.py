@@ -7,8 +7,9 @@ another by comparing all of them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_tests import COMPARE, mask
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieName
 
@@ -85,7 +87,8 @@ class IndexLookup:
             if trie is not None:
                 rows = self.rows(trie, scope, limits, limit, row)
             elif number and part.at_most <= COMPARED:
-                rows = self._among(part, ref, scope, limits, row)
+                limits.looked += part.at_most
+                rows = self._among(part, ref, scope, row)
             else:
                 return None
             if rows is None:
@@ -94,22 +97,23 @@ class IndexLookup:
                 found.append(rows)
         return found
 
-    def _among(
-        self, part: Relation, ref: TrieRef, scope: Scope, limits: Limits, row: Row
-    ) -> Found | None:
+    def _among(self, part: Relation, ref: TrieRef, scope: Scope, row: Row) -> Found | None:
         """The rows of a small part, found without an index; None if they may have duplicates."""
         if len(ref.columns) < len(part.types):
             return None
         columns = part.rows
-        limits.look(len(columns[0]))
-        keep = mask(columns, ref.tests) if ref.tests else np.ones(len(columns[0]), dtype=np.bool_)
         levels = [columns[at] for at in ref.columns]
-        for level, key in zip(levels, self.keys, strict=False):
+        keep: Array = levels[0] == _value(self.keys[0], scope, row)
+        for level, key in zip(levels[1:], self.keys[1:], strict=False):
             keep &= level == _value(key, scope, row)
+        if ref.tests:
+            keep &= mask(columns, ref.tests)
         below = levels[len(self.keys) :]
         for op, bound in self.cuts:
             keep &= COMPARE[op](below[0], _value(bound, scope, row))
-        kept = np.flatnonzero(keep)
+        (kept,) = keep.nonzero()
+        if not len(kept):
+            return (), 0
         return self._columns([level[kept] for level in below], len(kept), scope, row), len(kept)
 
     def rows(
@@ -173,7 +177,9 @@ class IndexLookup:
             if isinstance(place, int):
                 found.append(columns[place].copy())
             else:
-                found.append(narrow(np.full(count, _value(place, scope, row), dtype=np.int64)))
+                value = _value(place, scope, row)
+                kind = np.int32 if INT32_MIN <= value <= INT32_MAX else np.int64
+                found.append(np.full(count, value, dtype=kind))
         return tuple(found)
 
 
@@ -259,23 +265,12 @@ def _find(trie: Trie, depth: int, key: int, low: int, high: int) -> int:
             least, index = dense
             return int(index[key - least]) if 0 <= key - least < len(index) else -1
         high = len(level)
-    at = _bound(level.values, low, high, key, "left")
+    at = bisect_left(level.values.data, key, low, high)  # faster than NumPy for one key
     return at if at < high and level.values[at] == key else -1
 
 
 def _cut(values: Array, low: int, high: int, op: str, bound: int) -> tuple[int, int]:
     """The part of a list whose values compare so with a bound."""
-    if op in ("<", "<="):
-        return low, _bound(values, low, high, bound, "left" if op == "<" else "right")
-    return _bound(values, low, high, bound, "right" if op == ">" else "left"), high
-
-
-def _bound(values: Array, low: int, high: int, key: int, side: Literal["left", "right"]) -> int:
-    """Where a key would stand in a list: before equal values, or after them."""
-    limits = np.iinfo(values.dtype)
-    if key < limits.min:
-        return low
-    if key > limits.max:
-        return high
-    # A key of another type would make NumPy convert the whole list.
-    return low + int(values[low:high].searchsorted(values.dtype.type(key), side))
+    find = bisect_left if op in ("<", ">=") else bisect_right
+    at = find(values.data, bound, low, high)
+    return (low, at) if op in ("<", "<=") else (at, high)

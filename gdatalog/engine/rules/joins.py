@@ -103,7 +103,7 @@ class LocalJoins:
             if alone and blocks and is_on_host(blocks[0][-1]):  # a device's few rows
                 into = replace(gathering, ops=CPU.ops)
             blocks = [derived.laid(block, into.ops) for block in blocks]
-            give_bag(nest, into, blocks)
+            give_bag(nest.form, nest.join.orbit, into, blocks)
             return into
 
         return run.run(nest, breadth_first, depth_first)

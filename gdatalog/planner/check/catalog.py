@@ -45,7 +45,7 @@ class CatalogRelation:
 @dataclass(slots=True)
 class Declarations:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
-    types: dict[str, TypeName] = field(default_factory=lambda: BASE_TYPES | TYPE_SYNONYMS)
+    types: dict[str, TypeName] = field(default_factory=dict)
     directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from gdatalog.errors import Error, NameResolutionError, Note, TypeMismatchError,
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.catalog import (
+    BASE_TYPES,
     CatalogRelation,
     Declarations,
     no_such_relation,
@@ -16,6 +17,7 @@ from gdatalog.planner.check.catalog import (
 )
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.named_types import name_types
+from gdatalog.values import TYPE_SYNONYMS
 
 
 def collect(
@@ -25,7 +27,7 @@ def collect(
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Declarations:
     """Collects the relations and types of a program, and the errors of its declarations."""
-    catalog = Declarations(broken=broken)
+    catalog = Declarations(types=BASE_TYPES | TYPE_SYNONYMS, broken=broken)
     name_types(
         [each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors
     )

@@ -83,7 +83,7 @@ def check_with(
         if found is not None:
             return found, VALID, alone
     # A rule that is kept and stands in the text too is one rule.
-    own = {r for r in said if isinstance(r, s.Rule) and r.body is not None}
+    own = {r for r in said if isinstance(r, s.Rule) and r.body is not None} if kept else set()
     views = [k for k in kept if not (own and isinstance(k, s.Rule) and k.body and k in own)]
     if not (unread if alone is None else alone.invalid):
         checked, errors = examine(

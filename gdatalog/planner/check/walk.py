@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
+from functools import cache
 from typing import Any, TypeVar
 
 from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.records import replace
+from gdatalog.records import fields, replace
 
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
@@ -67,6 +68,30 @@ def walk(node: Node | None, *closed: type[Node]) -> list[Node]:
             else:
                 waiting.append(below)
     return found
+
+
+def without_places(parts: Iterable[Node]) -> str:
+    """What tells trees apart, but for the places in the text, in which `parts` are all nodes."""
+    found: list[object] = []
+    for part in parts:
+        kind: type[Any] = type(part)
+        found.append(kind.__name__)
+        for name in _plain_fields(kind):
+            found.append(getattr(part, name))
+        for name in _BELOW.get(kind, ()):
+            below = getattr(part, name)
+            if name == "rest":
+                found.append([op for op, _ in below])
+            elif isinstance(below, tuple):
+                found.append(len(below))
+    return repr(found)
+
+
+@cache
+def _plain_fields(kind: type[Any]) -> tuple[str, ...]:
+    """The fields that hold neither nodes below nor places."""
+    below = _BELOW.get(kind, ())
+    return tuple([field.name for field in fields(kind) if field.repr and field.name not in below])
 
 
 def all_of(kind: type[K], *nodes: Node | None) -> list[K]:

@@ -62,7 +62,7 @@ class Estimates:
             for target, needs in pattern.equations
             if any(needs >> at & 1 for at in pattern.aggregates)
         ]
-        self._rows: dict[int, float] = {}
+        self.known: dict[int, float] = {}  # see `rows`
         self._last = 0  # the last argument of `whole`
         # by the variable, and the bound ones it depends on
         self._levels: dict[tuple[int, int], LevelCost] = {}
@@ -114,7 +114,7 @@ class Estimates:
 
         `path`: a subset that is bound first, if known.
         """
-        known = self._rows
+        known = self.known
         found = known.get(bound)
         if found is not None:
             return found
@@ -138,16 +138,16 @@ class Estimates:
 
     def whole(self, bound: int) -> float:
         """The same for a set that no known path reaches."""
-        found = self._rows.get(bound)
+        found = self.known.get(bound)
         if found is None and not self.exact:
-            found = self._rows[bound] = self.formula.rows(bound, self._last)
+            found = self.known[bound] = self.formula.rows(bound, self._last)
             self._last = bound
         return self.rows(bound) if found is None else found
 
     def _bounded(self, bound: int) -> list[int]:
         """Finds the rows, bounded by the values tried for the last variable, whichever it is.
         Returns the smaller sets of variables whose rows must be found before."""
-        known = self._rows
+        known = self.known
         sampled = None if self.sampler is None else self._sampled(bound)
         if sampled is not None:
             known[bound] = sampled
@@ -164,7 +164,8 @@ class Estimates:
         if not lacking:
             found = self._formula(bound)
             for at, rest in last:
-                tried = known[rest] * self.level(at, rest).tried
+                level = self._levels.get((at, rest & self._scopes[at]))
+                tried = known[rest] * (level or self.level(at, rest)).tried
                 if tried < found:
                     found = tried
             known[bound] = found
@@ -267,12 +268,18 @@ class Estimates:
         fans = inf
         for atom in near:
             if not sampled:
-                fans = min(fans, self.formula.fan(atom, at, bound) * _cut(cut, atom, at, bound))
+                fan = self.formula.fan(atom, at, bound)
+                if atom.ascending:
+                    fan *= _cut(cut, atom, at, bound)
+                else:
+                    fan *= cut
+                fans = min(fans, fan)
             parent = atom.mask & known
             if not self.pattern.bag or keyed or atom.fixed or atom.size.assumed:
                 continue
             if parent & (parent - 1) == 0:
-                keyed = atom.degrees(parent.bit_length() - 1).most == 1
+                at_parent = parent.bit_length() - 1
+                keyed = (atom.known.get(at_parent) or atom.degrees(at_parent)).most == 1
         length = fans if length is None else length
         if self._within_of[at]:
             length *= self._within(at, bound, sampled)

@@ -263,20 +263,25 @@ class Formula:
     def fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """The length of an atom's list of a variable's values, for a binding of the path."""
         known = atom.mask & bound
+        values = (atom.known.get(at) or atom.degrees(at)).powers[0]
+        wide = len(atom.columns) + len(atom.fixed) > 2
+        wider = 0.0
+        if wide or atom.fixed or not known:
+            wider = atom.paths.get(known | 1 << at) or self.paths(atom, known | 1 << at)
         if known & (known - 1) or atom.fixed or not known:
-            known_paths = max(TINY, self.paths(atom, known))
-            return min(self.paths(atom, known | 1 << at) / known_paths, self.roots(atom, at))
+            paths = atom.paths.get(known) or self.paths(atom, known)
+            return min(wider / max(TINY, paths), values)
         # Size-biased: values with many rows are in many bindings.
         parent = known.bit_length() - 1
-        degrees = atom.degrees(parent)
+        degrees = atom.known.get(parent) or atom.degrees(parent)
         powers = degrees.powers
         many = min(self._uses(atom, parent, bound), len(powers) - 2)
         met = self._met(atom, parent, bound) if atom.ranked else None
         fan = powers[many + 1] / max(TINY, powers[many]) if met is None else met
-        if len(atom.columns) + len(atom.fixed) > 2:
+        if wide:
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
-            fan *= self.paths(atom, known | 1 << at) / max(TINY, powers[0]) / mean
-        return min(fan, float(degrees.most), atom.degrees(at).powers[0])
+            fan *= wider / max(TINY, powers[0]) / mean
+        return min(fan, float(degrees.most), values)
 
     def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
         """The number of atoms of the same source that have contributed to a variable's bindings."""
@@ -339,8 +344,10 @@ class Formula:
                 (self._under[at] & ~self._within[at] & among).bit_count() for at in bits(among)
             )
             return float(0.5 ** min(pairs, among.bit_count()))
-        every = self._linear(among, self._under, self._orders[0])
-        own = self._linear(among, self._within, self._orders[1])
+        every, own = self._orders[0].get(among), self._orders[1].get(among)
+        if every is None or own is None:
+            every = self._linear(among, self._under, self._orders[0])
+            own = self._linear(among, self._within, self._orders[1])
         return every / own if own else 0.0
 
     def _linear(self, among: int, under: list[int], known: dict[int, int]) -> int:
@@ -366,6 +373,9 @@ class Formula:
             return 1.0
         if self._compared.bit_count() > COMPARED:
             return 0.5 if self._under[at] & bound else 1.0
-        before = self._linear(bound, self._under, self._orders[0])
-        after = self._linear(bound | 1 << at, self._under, self._orders[0])
+        known, wider = self._orders[0], bound | 1 << at
+        before, after = known.get(bound), known.get(wider)
+        if before is None or after is None:
+            before = self._linear(bound, self._under, known)
+            after = self._linear(wider, self._under, known)
         return after / before / (bound.bit_count() + 1) if before else 0.0

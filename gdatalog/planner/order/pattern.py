@@ -53,6 +53,7 @@ class PatternAtom:
     turned: bool  # whether its two columns are interchangeable
     known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
+    sorts: dict[int, int] = field(default_factory=dict)  # rows to sort for an index, by column
 
     def spread(self, at: int) -> Degrees:
         """Like `degrees`, but without the comparisons of a mirrored atom.
@@ -136,7 +137,8 @@ class QueryPattern:
     """A conjunction's variables and literals; a set of variables is an int, one bit for each."""
 
     names: list[str]
-    place: dict[str, int] = field(init=False)  # of each name
+    place: dict[str, int]  # of each name
+    everything: int  # all variables
     atoms: list[PatternAtom] = field(default_factory=list)
     given: list[GivenValues] = field(default_factory=list)
     links: list[int] = field(default_factory=list)  # the variables of each literal
@@ -157,17 +159,12 @@ class QueryPattern:
     outputs: tuple[int, ...] = ()  # variables of the answer, in order
     bag: bool = False
     compacts: bool = False
-    everything: int = field(init=False)  # all variables
     before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)  # by rank variable: neighbours of lower rank
     solved: list[list[tuple[int, int]]] = field(default_factory=list)  # equations, by their needs
     held: int = 0  # variables of atoms and generators
     around_each: list[int] = field(default_factory=list)  # by variable: those that share a literal
-
-    def __post_init__(self) -> None:
-        self.place = {name: at for at, name in enumerate(self.names)}
-        self.everything = (1 << len(self.names)) - 1
 
     def mask(self, names: Iterable[str]) -> int:
         found = 0

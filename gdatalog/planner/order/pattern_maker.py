@@ -31,7 +31,9 @@ def empty_pattern(
     items: Sequence[n.Item], outer: Collection[str], live: Collection[str], outputs: Sequence[str]
 ) -> QueryPattern:
     """A pattern with the variables of a conjunction, and no literals."""
-    pattern = QueryPattern(in_canonical_order(items, outputs, live, outer))
+    names = in_canonical_order(items, outputs, live, outer)
+    place = {name: at for at, name in enumerate(names)}
+    pattern = QueryPattern(names, place, (1 << len(names)) - 1)
     pattern.outer, pattern.live = pattern.mask(outer), pattern.mask(live)
     pattern.outputs = tuple([pattern.place[name] for name in outputs if name in pattern.place])
     return pattern

@@ -72,7 +72,7 @@ class Search(SearchSpace):
     def _choosing(self, place: SearchState) -> Iterator[SearchState]:
         """Finds the best choice at a state. Yields the states whose best choices must be found
         before."""
-        known, estimates = self._found, self.estimates
+        known, estimates, rows_of = self._found, self.estimates, self.estimates.known
         candidates = self.candidates(place)
         least: dict[int, float] = {}
         if len(candidates) > 1:
@@ -92,8 +92,9 @@ class Search(SearchSpace):
                 if below.rest and choice.cost + choice.indexes <= total:
                     if below not in known:
                         yield below
-                    share = rows / max(TINY, estimates.rows(below.path))
-                    choice = choice.plus(known[below], share)
+                    arrive = rows_of.get(below.path)
+                    arrive = estimates.rows(below.path) if arrive is None else arrive
+                    choice = choice.plus(known[below], rows / max(TINY, arrive))
             if found.variable < 0 or choice.better(found):
                 found, total = choice, choice.cost + choice.indexes
         if not candidates:

@@ -131,9 +131,11 @@ class SearchSpace(ABC):
         bit = 1 << at
         bound = pattern.closed(path | bit, rest, bit)
         left = rest & ~bound
-        level, before = estimates.level(at, path, made), estimates.rows(path)
+        level, known = estimates.level(at, path, made), estimates.known
+        before, after = known.get(path), known.get(path | bit)
+        before = estimates.rows(path) if before is None else before
         tried = before * level.tried
-        after = rows = estimates.rows(path | bit, path)
+        after = rows = estimates.rows(path | bit, path) if after is None else after
         if bound != path | bit:
             rows = estimates.rows(bound, path | bit)
         if exists:
@@ -264,7 +266,10 @@ class SearchSpace(ABC):
             for atom in self.estimates.formula.holding[at]:
                 if not atom.fixed and not atom.mask & path:
                     column = atom.columns[at]
-                    rows = atom.size.sorting(column, atom.tests, atom.ranked)
+                    rows = atom.sorts.get(column)
+                    if rows is None:
+                        rows = atom.size.sorting(column, atom.tests, atom.ranked)
+                        atom.sorts[column] = rows
                     sorts[atom.source, column] = max(0, rows - FREE)
             found = self._indexes[key] = SORT * sum(sorts.values())
         return found

@@ -7,8 +7,14 @@ from typing import get_args
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.directive_words import DIRECTIVES
-from gdatalog.shell.commands import database, settings  # noqa: F401  they register their commands
-from gdatalog.shell.conversation import COMMANDS, Command, Conversation, Group, Leave, command
+from gdatalog.shell.commands import (  # noqa: F401  they register their commands
+    database,
+    plans,
+    rules,
+    settings,
+)
+from gdatalog.shell.conversation import Conversation
+from gdatalog.shell.registry import COMMANDS, Command, Group, Leave, command
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 

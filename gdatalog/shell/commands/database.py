@@ -1,37 +1,28 @@
-"""Commands on what the database holds: its relations, its rules and their plans."""
+"""Commands on relations and their data."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from functools import partial
 from time import perf_counter
 from typing import cast
 
-from gdatalog.database import Database
-from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts.files import writable
 from gdatalog.engine.facts.outputs import write_answer
-from gdatalog.errors import Error, UsageError
-from gdatalog.parser import Program, format_node
+from gdatalog.errors import UsageError
+from gdatalog.parser import format_node
 from gdatalog.parser.fact_statements import number_of
-from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.planner.check.statements import Part, is_fact, names_of, ruled, without
-from gdatalog.planner.check.validity import Validity
+from gdatalog.parser.syntax import Statement
+from gdatalog.planner.check.statements import Part, is_fact
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
-from gdatalog.report import Shown
-from gdatalog.result import Result
-from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
+from gdatalog.shell.conversation import Conversation, Loaded
 from gdatalog.shell.messages import aligned, say, size_of
 from gdatalog.shell.progress_line import memory_used
-from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
-from gdatalog.shell.typed import OF_PART, WITH_PASSES
+from gdatalog.shell.registry import COMMANDS, command
+from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
-from gdatalog.storage.writers import write_text
-from gdatalog.values import visible
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
@@ -193,192 +184,3 @@ def _clear(repl: Conversation, words: list[str]) -> None:
     repl.loaded = {}
     repl.history.keep(repl, ".clear all", before)
     say("the database is empty")
-
-
-# ----------------------------------------------------------------------------- rules and plans
-
-
-@command(
-    "rules", "rules", "[RELATION]", "the rules and declarations, with sizes of relations",
-    ".rules path",
-    more="Facts are counted, not listed. Nothing is evaluated.",
-)  # fmt: skip
-def _rules(repl: Conversation, words: list[str]) -> None:
-    only = words[0] if words else None
-    kept = repl.db.workspace.statements()
-    if only is not None and not any(only in names_of(statement) for statement in kept):
-        repl.known(only)
-    repl.output.text(rules_text(repl.db, only))
-
-
-def rules_text(db: Database, only: str | None) -> str:
-    """The kept rules and declarations, all or those of one relation, each with the size of its
-    relation or with its error."""
-    every = db.workspace.statements()
-    listed = [statement for statement in every if not is_fact(statement)]
-    with db.call():
-        execution = db.workspace.execution(Program(()))
-        sizes = {name: _size(execution, name) for name in ruled(every)}
-    validity = execution.validity
-    wide = len(str(len(listed)))
-    lines = []
-    for number, statement in enumerate(listed, 1):
-        names = names_of(statement)
-        if only is None or only in names:
-            line = f"{number:>{wide}}  {format_node(statement)}"
-            text = _invalid(statement, validity)
-            if text is None:
-                # A relation's size is shown once, at its first rule.
-                heads = names if isinstance(statement, Rule) else ()
-                text = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
-            lines.append(f"{line}  // {text}" if text else line)
-    facts = [statement for statement in every if is_fact(statement)]
-    if only is not None:
-        facts = without(facts, {name for fact in facts for name in names_of(fact)} - {only})
-    if facts:
-        names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
-        count = amount(number_of(facts), "facts")
-        lines.append(f"{'and' if lines else 'no rules;'} {count} of {', '.join(names)}")
-    return "\n".join(lines) or "no rules"
-
-
-def _invalid(statement: Statement, validity: Validity) -> str | None:
-    """The error that makes a statement or its relation invalid."""
-    error = validity.invalid.get(id(statement))
-    if error is not None:
-        return f"invalid: {visible(error.message)}"
-    if not isinstance(statement, Rule):
-        return None
-    broken = [name for name in names_of(statement) if name in validity.broken]
-    if not broken:
-        return None
-    return f"not evaluated: {validity.broken[broken[0]].why(broken[0])}"
-
-
-def _size(execution: Execution, name: str) -> str:
-    """A relation's size, if known. An error, such as a missing file, is shown in its place."""
-    if name in execution.validity.broken:
-        return "invalid"
-    try:
-        found = execution.at_hand(name)
-    except Error as error:
-        return error.kind
-    return NOT_EVALUATED if found is None else size_of(found)
-
-
-@command(
-    "rules", "undo", "", "revert the last change",
-    more="A change is a rule, a fact, a declaration, .load, .read, .drop or .clear. "
-    "Repeat .undo to revert earlier ones.",
-)  # fmt: skip
-def _undo(repl: Conversation, words: list[str]) -> None:
-    what = repl.history.take_back(repl)
-    if what is not None:
-        say(f"reverted: {what}")
-    elif repl.history.dropped:
-        say("nothing to revert: the data that earlier changes replaced is no longer in memory")
-    else:
-        say("nothing to revert")
-
-
-@command(
-    "rules", "save", "FILE.dl", "write a program that restores this session",
-    ".save session.dl",
-    more="Data that came from no file is written beside it, as Parquet. Answers are not saved.",
-    trusted=True,
-)  # fmt: skip
-def _save(repl: Conversation, words: list[str]) -> None:
-    (path,) = words
-    workspace = repl.db.workspace
-    execution = workspace.execution(Program(()))
-    text, count, data, parameters = saved(execution, repl.loaded, path)
-    for file in (path, *data):
-        writable(file, workspace.files)
-    with repl.line(path), repl.db.call():
-        for file, relation in data.items():
-            Result(relation, workspace.symbols).to_parquet(file)
-        write_text(text, path)
-    kept, files = amount(count, "statements"), amount(len(data), "Parquet files")
-    beside = f", and {files} beside it" if data else ""
-    say(f"{path}: {kept}{beside}; .read {shlex.quote(path)} restores them")
-    if parameters:
-        say(f"to run it: gdatalog {parameters} {shlex.quote(path)}")
-
-
-@command(
-    "rules", "read", "FILE.dl", "run a program; reading it again replaces its rules",
-    ".read session.dl",
-    trusted=True,
-)  # fmt: skip
-def _read(repl: Conversation, words: list[str]) -> None:
-    (path,) = words
-    take_file(repl, repl.db.workspace.parse_file(path), path)
-
-
-# Commands on plans.
-
-
-@command(
-    "plans", "explain", "QUERY [> FILE]", "show how a query or rule would be evaluated",
-    ".explain ?- path(1, y).", ".explain --of * ?- path(1, y).",
-    ".explain path(1, y). > plan.html",
-    more="Evaluates nothing. A plan of many rules is folded: --of shows the rules of one "
-    "relation, stratum (3) or rule (3.2) in full, --of * all. --passes shows the rules after each "
-    "pass of the planner. The ending of FILE chooses the format: .html, .json, .mmd (mermaid) or "
-    ".txt.",
-    raw=True,
-)  # fmt: skip
-def _explain(repl: Conversation, words: list[str]) -> None:
-    rest = WITH_PASSES.sub(r"\1", words[0], count=1) if WITH_PASSES.match(words[0]) else words[0]
-    plan_of = partial(repl.db.explain, passes=rest != words[0])
-    _show_plan(repl, "explain", rest, plan_of)
-
-
-@command(
-    "plans", "profile", "QUERY [> FILE]", "run a query; show rows and time of each step",
-    ".profile ?- path(1, y).", ".profile --of * ?- path(1, y).",
-    ".profile path(1, y). > profile.html",
-    more="Relations are evaluated again, even if their rows are known. --of shows a "
-    "part in full, as in .explain. The ending of FILE chooses the format: .html, .json, .mmd "
-    "(mermaid) or .txt.",
-    raw=True,
-)  # fmt: skip
-def _profile(repl: Conversation, words: list[str]) -> None:
-    _show_plan(repl, "profile", words[0], repl.db.profile)
-
-
-# The file's ending tells `> FILE` from a comparison.
-_NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
-_INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
-
-
-def _show_plan(
-    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, object]], Shown]
-) -> None:
-    """Shows the plan of a query, or the part after `--of`, or writes it to the file after `>`."""
-    part = OF_PART.match(rest)
-    rest = rest[part.end() :] if part else rest
-    found = _INTO.fullmatch(rest)
-    text = found[1] if found else rest
-    if found:
-        repl.check_trusted(f".{name} into a file")
-    if not text:
-        raise UsageError(f".{name} needs a query or a rule", hint=COMMANDS[name].example)
-
-    def show(plan: Shown) -> None:
-        plan = plan.of(part[1]) if part else plan
-        if found:
-            path = f"{found[3]}.{found[4]}"
-            plan.save(writable(path, repl.db.workspace.files))
-            say(f"-> {path}")
-        else:
-            repl.output.plan(plan)
-
-    try:
-        with repl.line(name):
-            plan = plan_of(text, repl.params)
-    except (Error, KeyboardInterrupt) as error:
-        if name == "profile" and getattr(error, "profile", None) is not None:
-            show(vars(error)["profile"])
-        raise
-    show(plan)

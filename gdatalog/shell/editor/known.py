@@ -1,4 +1,4 @@
-"""A snapshot of a database for the prompt: names for completion, and the bottom bar.
+"""A snapshot of a database for the prompt.
 
 Key presses never access the database, which may be busy and locked.
 """
@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass, field
-from gdatalog.values import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
 
-Columns = tuple[tuple[str, str], ...]  # names and types
 
+Columns = tuple[tuple[str, str], ...]  # names and types
 STAND_INS = ("", "N", "SECONDS", "SIZE")  # placeholders for values that users choose
 
 
@@ -59,8 +57,8 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     from gdatalog.engine.devices import PLAIN
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell.commands.settings import prompt_settings
-    from gdatalog.shell.conversation import COMMANDS
     from gdatalog.shell.progress_line import memory_used
+    from gdatalog.shell.registry import COMMANDS
 
     workspace = db.workspace
     with db.call():
@@ -94,48 +92,3 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             db.memory_limit,
         )
     return known, status
-
-
-# The bar below the prompt: device, relations, and the call being typed.
-
-Pieces = list[tuple[str, str]]  # style and text
-
-
-def bar(
-    status: Status | None,
-    doing: str,
-    hint: str,
-    argument: tuple[str, str, str] | None,
-    help_: str,
-    columns: int,
-) -> Pieces:
-    """The bar's contents, as far as they fit into `columns`. Without a status the engine is still
-    starting.
-
-    >>> status = Status("cpu", "", 2, 0, 1500, None, 8 << 30)
-    >>> "".join(text for _, text in bar(status, "", "", None, "Tab completes", 40))
-    'cpu · 2 relations, 1,500 rows · 8.0 GiB'
-    """
-    if status is None:
-        return [("class:bar-busy", doing or "starting")]
-    memory = format_bytes(status.limit)
-    if status.used is not None:
-        memory = f"{format_bytes(status.used)} of {memory}"
-    counts = amount(status.relations, "relations")
-    if status.invalid:
-        counts += f" ({status.invalid:,} invalid)"
-    counts += f", {amount(status.rows, 'rows')}"
-    # In order of importance: on a narrow terminal the last parts are dropped.
-    first = [("device", status.device), ("busy", doing), ("hint", hint)]
-    parts: list[Pieces] = [[(f"class:bar-{kind}", text)] for kind, text in first if text]
-    if argument is not None:
-        before, at, after = argument
-        parts.append([("", before), ("class:bar-argument", at), ("", after)])
-    parts += [[("", counts)], [("", memory)], [("", help_)]]
-    shown: Pieces = []
-    for part in parts:
-        columns -= sum(len(text) for _, text in part) + 3
-        if columns < -3:
-            break
-        shown += [("", " · ")] * bool(shown) + part
-    return [(style, visible(text)) for style, text in shown]

@@ -26,7 +26,8 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
-from gdatalog.shell.editor.known import KnownNames, Status, bar
+from gdatalog.shell.editor.bar import bar
+from gdatalog.shell.editor.known import KnownNames, Status
 from gdatalog.shell.editor.terminal import interrupts_noted, keep_keys
 from gdatalog.shell.editor.toolkit import LOOK, Colours, KeptHistory, NameCompleter
 from gdatalog.shell.messages import GOES_ON, PROMPT, say
@@ -189,7 +190,7 @@ class Prompt:
         typed = self._colours.statement_before()
         if not typed:
             return None
-        from gdatalog.shell.editor.completion import argument_at
+        from gdatalog.shell.editor.signatures import argument_at
 
         return argument_at(typed, self.known)
 
