@@ -14,11 +14,12 @@ from typing import Any
 
 import gdatalog as gd
 from benchmarks.gpu.clocks import Clocked
-from benchmarks.gpu.forced import device_of, gpu_driver
+from benchmarks.gpu.forced import gpu_driver
 from benchmarks.gpu.machine import gpu
 from benchmarks.machine import Facts, machine
 from benchmarks.papers.bench import Bench, driver_of
 from benchmarks.papers.report import PAPERS, Row, Run, merged, page, read, write
+from gdatalog.gpu_ops.device import Gpu
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "papers"
 
@@ -41,7 +42,7 @@ class Opener:
                 driver._looked, driver._virtual = True, None
             self._drivers[pages] = Clocked(driver)
         db = gd.connect(device="cpu", **options)
-        db.workspace.device = device_of(self._drivers[pages])
+        db.workspace.device = Gpu(self._drivers[pages], options.get("memory_limit"))
         return db
 
 
@@ -81,7 +82,9 @@ def main(
     command = "python -m benchmarks.papers"
     command += " --full" if options.full else ""
     command += f" --device {options.device}" if options.device != "cpu" else ""
-    command += f" --cap {options.cap:g}" if options.cap != parser.get_default("cap") else ""
+    for name in ("cap", "minutes"):
+        if (told := getattr(options, name)) != parser.get_default(name):
+            command += f" --{name} {told:g}"
     runs = []
     for name in options.papers or PAPERS:
         bench.begin(options.minutes)

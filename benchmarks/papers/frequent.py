@@ -28,7 +28,7 @@ def mined(
     `way`: how, where that is not the usual way; `options`: of the database.
     """
     graph, labels = bench.labelled(name)
-    support = 4 if bench.small else support
+    k_edges, support = (2, 4) if bench.small else (k_edges, support)
     with bench.database(graph, labels, **options) as db:
         db.workspace.force(host_indexes=host_indexes)
         found = []
