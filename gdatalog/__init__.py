@@ -76,7 +76,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'gdatalog' has no attribute {name!r}")
-    from gdatalog.threads import whole_imports
+    from gdatalog.importing import whole_imports
 
     with whole_imports():
         value = getattr(import_module(f"gdatalog.{_HOMES[name]}"), name)

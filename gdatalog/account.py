@@ -1,11 +1,9 @@
-"""Accounting of an evaluation: memory by owner, against a limit, and overhead in seconds.
+"""Accounting of an evaluation's memory by owner, against a limit.
 
 An owner charges an array (a large one before it creates it), and returns the charge when it frees
 the array. An operation charges its working space, what a sort or merge needs besides its input,
 while it runs. So the sum of the charges bounds the memory of the process at any time.
 
-Overhead is time that a thread does not spend on rows. A nested timer's time counts for its own kind
-only, so that the kinds add up.
 """
 
 from __future__ import annotations
@@ -14,13 +12,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from threading import Lock, local
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, fields
 from gdatalog.values import shown_name
 
 if TYPE_CHECKING:
@@ -37,7 +33,6 @@ ARENAS = 2  # arenas of the allocator: few, so that threads reuse each other's f
 # Parameter numbers of mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _NOTHING = nullcontext()
-
 TEXTS = "texts"  # owner of the texts that an evaluation creates
 OTHERS = "other calls"  # owner of the bytes of evaluations at the same time
 SHARED = ("index of ", "codes of ")  # owners of what evaluations share
@@ -209,8 +204,9 @@ class Account:
 
     def _check(self) -> None:
         with self._lock:
-            total, running = self.total, () if self.beside is None else self.beside.running
-            most = total + sum(account.total for account in running if account is not self)
+            most = total = self.total
+            for account in () if self.beside is None else self.beside.running:
+                most += 0 if account is self else account.total
             others = 0 if self.memory is None or most <= self.memory else self.others
             if self.memory is None or total + others <= self.memory:
                 self.peak = max(self.peak, total)
@@ -320,76 +316,3 @@ def _instead(most: str) -> str:
         "where the rows are only counted or summed up, let the rule do it: "
         "`count()`, `sum(x)`, `min(x)` keep no rows; or "
     )
-
-
-# Overhead timers.
-
-
-Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Overhead in seconds: checking and planning, compiling or loading compiled loops, building
-    indexes, copying to and from a device, reading and writing files. `moved`: the bytes copied.
-
-    >>> Costs(compiling=1.5, moved=8) - Costs(compiling=0.5, loading=2.0)
-    Costs(planning=0.0, compiling=1.0, indexing=0.0, moving=0.0, moved=8, loading=-2.0, writing=0.0)
-    """
-
-    planning: float = 0.0
-    compiling: float = 0.0
-    indexing: float = 0.0
-    moving: float = 0.0
-    moved: int = 0
-    loading: float = 0.0
-    writing: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """The seconds of all kinds."""
-        busy = self.planning + self.compiling + self.indexing
-        return busy + self.moving + self.loading + self.writing
-
-    def __add__(self, other: Costs) -> Costs:
-        return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])
-
-    def __sub__(self, other: Costs) -> Costs:
-        if other is self:
-            return _NO_COSTS
-        return Costs(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Costs)))
-
-
-_NO_COSTS = Costs()
-_here = local()
-
-
-def time_spent() -> Costs:
-    """The overhead of this thread so far."""
-    found: Costs = getattr(_here, "costs", _NO_COSTS)
-    return found
-
-
-def take_over(costs: Costs) -> None:
-    """Adds the overhead of a thread that this one waited for."""
-    _here.costs = time_spent() + costs
-
-
-@contextmanager
-def spending(kind: Kind, moved: int = 0) -> Iterator[None]:
-    """Counts this thread's time within the context as one kind of overhead. `moved`: bytes copied.
-
-    >>> before = time_spent()
-    >>> with spending("moving", 100):
-    ...     pass
-    >>> (time_spent() - before).moved
-    100
-    """
-    before, began = time_spent(), perf_counter()
-    try:
-        yield
-    finally:
-        own, nested = perf_counter() - began, time_spent()
-        if nested is not before:
-            own -= (nested - before).seconds
-        take_over(Costs(**{kind: own}, moved=moved))

@@ -25,12 +25,14 @@ from time import perf_counter
 from types import FrameType
 from typing import TypeVar
 
-from gdatalog.account import SMALL, Account, Costs, take_over, time_spent
+from gdatalog.account import SMALL, Account
 from gdatalog.errors import Interrupted, TimeLimitError, UsageError
+from gdatalog.importing import whole_imports
+from gdatalog.overhead import Costs, take_over, time_spent
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 from gdatalog.records import dataclass, field
-from gdatalog.threads import Abandoned, CancellableThread, whole_imports
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
+from gdatalog.threads import Abandoned, CancellableThread
 
 EVERY = 0.1  # minimum seconds between two calls of the progress listener
 LATE = 1 << 21  # rows: a pass over more rows must be cancellable
@@ -373,7 +375,7 @@ class Watch:
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
-        if self.is_late():
+        if self._until < inf and self.clock() >= self._until:
             raise out_of_time(self.allowed, self.stopped())
         if self._listener is not None and perf_counter() - self._reported >= EVERY:
             self._tell(self._listener)

@@ -18,8 +18,8 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.settings import Settings, Strategy
 from gdatalog.starting import Start
+from gdatalog.terminal_text import brief
 from gdatalog.turns import Turns
-from gdatalog.values import brief
 
 if TYPE_CHECKING:
     from gdatalog.engine.catalog.folders import Folders

@@ -28,7 +28,7 @@ from operator import index
 from typing import Any
 
 from gdatalog.records import cached_property, dataclass, field
-from gdatalog.values import brief, visible, visible_lines, width
+from gdatalog.terminal_text import brief, visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed
 LONGEST = 4000  # characters of a message

@@ -1,4 +1,4 @@
-"""The limits of a query: chunk size, memory, cancellation."""
+"""The limits of a query: rows, memory, cancellation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.join_plan import Branch, Generate, Join, RulePlan
 from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -122,32 +120,6 @@ class Limits:
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes in use by an owner."""
         self.account.charge(what, count)
-
-
-# -------------------------------------------------------------------------------- the memory budget
-
-
-# What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
-# while it is searched, and the gathered columns afterwards.
-BYTES_PER_ROW = 160
-LARGEST_CHUNK = 1 << 17  # larger chunks are no faster: they exceed the caches
-SMALLEST_CHUNK = 256
-SHARE = 8  # chunks take at most this part of the free memory
-
-
-def chunk_rows(levels: int, spare: int, largest: int = LARGEST_CHUNK) -> int:
-    """How many rows each of so many levels may have at once, if every level is full.
-
-    `spare`: free bytes; chunks of more than `largest` rows are no faster.
-    """
-    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels * BYTES_PER_ROW)))
-
-
-def levels_of(plan: RulePlan) -> int:
-    """How many levels hold a chunk of rows at the same time, at most."""
-    wide = (Join, Generate, Branch)
-    steps = (all_steps(join.steps) for join in plan.joins)
-    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
 
 
 class accounted:

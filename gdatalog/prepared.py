@@ -18,7 +18,8 @@ from gdatalog.records import replace
 from gdatalog.relations import Inserted
 from gdatalog.result import Result
 from gdatalog.storage.load_options import Findings, LoadOptions, checked
-from gdatalog.values import ListOf, ParamType, Value, brief
+from gdatalog.terminal_text import brief
+from gdatalog.values import ListOf, ParamType, Value
 
 if TYPE_CHECKING:
     from gdatalog.session import Session

@@ -10,7 +10,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.progress import amount
 from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.table import Table
-from gdatalog.values import cut, visible, visible_html, width
+from gdatalog.terminal_text import cut, visible, visible_html, width
 
 WIDEST = 48  # maximum width of a column
 NARROWEST = 6  # minimum width when a box is fitted to a terminal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from gdatalog.records import dataclass
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 Stage = Literal["loading", "sorting", "planning", "compiling", "joining", "round", "writing"]
 

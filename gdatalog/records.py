@@ -189,9 +189,6 @@ def _standard(cls: type[Any]) -> Any:
     return dataclasses.make_dataclass(cls.__name__, fields, frozen=frozen, eq=eq)
 
 
-# ---------------------------------------------------------------------------------- methods
-
-
 def _first_inits(made: list[type[Any]]) -> Callable[..., None]:
     """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
     method takes as long as a hundred calls. After `UNCOMPILED_CALLS` the compiled method replaces

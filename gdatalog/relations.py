@@ -16,7 +16,7 @@ from gdatalog.planner.check.wording import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
-from gdatalog.values import brief, visible
+from gdatalog.terminal_text import brief, visible
 
 if TYPE_CHECKING:
     from gdatalog.engine.execution import Execution

@@ -352,7 +352,8 @@ class Result:
         with device.use():
             blocks = blocks or [tuple(column[:0] for column in device.as_they_are())]
             rows = device.ops.concatenate(blocks)
-            return [device_values(*each) for each in zip(rows, types, strict=True)]
+            values = (device_values(*each) for each in zip(rows, types, strict=True))
+            return list(map(device.ops.xp.plain, values))
 
     @property
     def categories(self) -> Array:

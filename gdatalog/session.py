@@ -76,7 +76,7 @@ class Session:
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self._catalog = Catalog()
+        self.renew(Catalog())
         self.compiler = Compiler()
         self.results = Results()  # of strata
         self.cache = FileCache()
@@ -129,10 +129,8 @@ class Session:
 
     @property
     def binds(self) -> bool:
-        """Whether queries are bound to relations: those of trusted programs on one device of this
-        process."""
-        elsewhere = self.cluster is not None or self.later is not None
-        return not (elsewhere or self.untrusted) and self.chunk_rows is None
+        """Whether queries are bound to relations: those of trusted programs in this process."""
+        return self.cluster is None and not self.untrusted and self.chunk_rows is None
 
     @property
     def why(self) -> str:
@@ -277,6 +275,7 @@ class Session:
             Metrics(lasting=False),
             self.settings,
             self.device,
+            later=self.auto,
         )
         return context
 

@@ -25,9 +25,9 @@ from gdatalog.engine.devices import (
     why_no_gpu,
 )
 from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.importing import uncollected, whole_imports
 from gdatalog.options import parse_size, seconds_of, threads_of
 from gdatalog.records import dataclass
-from gdatalog.threads import uncollected, whole_imports
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace

@@ -19,7 +19,6 @@ from gdatalog.engine.context import Cluster
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.results import Results
 from gdatalog.engine.execution import Execution, Usage
-from gdatalog.engine.facts.files import Files
 from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
 from gdatalog.engine.metrics import Metrics
@@ -40,7 +39,6 @@ from gdatalog.records import replace
 from gdatalog.session import Params, Session
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.spill import Spill
 from gdatalog.user_settings import changed
 
 
@@ -48,19 +46,13 @@ class Workspace(Session):
     """The state of a database, and the session of the call whose turn it is to write. What it holds
     changes by assigning another `catalog`, so an interrupted call leaves it as it was."""
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        files: Files,
-        on_caution: Callable[[Caution], None],
-        watch: Watch,
-        spill: Spill | None = None,
-    ) -> None:
-        """`spill`: where rows beyond the memory limit go; None: they raise an error."""
-        super().__init__(settings, files, on_caution, watch, spill)
-        self.published = self._catalog  # after the last whole call
-        self.writing = 0  # depth of nested calls that may write
-        self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
+    published: Catalog  # after the last whole call
+    writing = 0  # depth of nested calls that may write
+    set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
+
+    def renew(self, catalog: Catalog) -> None:
+        super().renew(catalog)
+        self.published = catalog
 
     @property
     def catalog(self) -> Catalog:

@@ -38,11 +38,11 @@ def compiled(function: Any) -> Any:
 
 
 class Entries:
-    """A module of helpers whose functions are compiled when they are called."""
+    """Modules of helpers whose functions are compiled when they are called."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
+    def __init__(self, *modules: ModuleType) -> None:
+        self._names = {name: found for each in modules for name, found in vars(each).items()}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
+        found = self._names[name]
         return compiled(found) if kind_of(found) in ("part", "seldom", "inlined") else found

@@ -19,12 +19,12 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files", "settings",
+    "records", "errors", "values", "terminal_text", "progress", "account", "overhead", "threads",
+    "importing", "cancellation", "distribution", "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
-    "claims", "storage", "codegen", "cpu_ops", "printer", "limits", "calls", "gpu_ops",
+    "claims", "storage", "codegen", "cpu_ops", "printer", "limits", "chunks", "calls", "gpu_ops",
     "executors", "engine",
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
@@ -39,11 +39,24 @@ MAY_IMPORT = {
     "distribution": set(),
     "own_files": set(),
     "threads": set(),
+    "importing": {"threads"},
     "values": {"records"},
-    "errors": {"records", "values"},
-    "progress": {"records", "values"},
+    "terminal_text": set(),
+    "errors": {"records", "values", "terminal_text"},
+    "progress": {"records", "values", "terminal_text"},
+    "overhead": {"records"},
     "account": {"records", "errors", "progress", "values"},
-    "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "cancellation": {
+        "records",
+        "account",
+        "errors",
+        "importing",
+        "overhead",
+        "progress",
+        "terminal_text",
+        "threads",
+        "values",
+    },
     "claims": {"cancellation"},
     "turns": {"cancellation", "claims", "errors", "progress", "threads"},
     "options": {"errors", "settings"},
@@ -51,8 +64,9 @@ MAY_IMPORT = {
     "parser": BASE,
     "plan": BASE,
     "storage": BASE | {"codegen"},
-    "codegen": {"records", "account", "distribution", "own_files"},
+    "codegen": {"records", "overhead", "distribution", "own_files"},
     "limits": BASE | {"plan"},
+    "chunks": BASE | {"plan"},
     "calls": BASE | {"plan", "storage", "limits"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "planner": BASE | {"parser", "plan", "storage", "codegen", "cpu_ops"},
@@ -116,11 +130,13 @@ ORDER = {
         __init__ own_device own_process stored_rows serving local worker_list connection
     """,
     "codegen": """
-        __init__ loop_language cache kernel_cache helpers function_trees types llvm_numbers
-        llvm_values entry_point llvm_statements machine ir_modules object_files native
+        __init__ function_names loop_language cache helpers function_trees types
+        llvm_numbers llvm_values entry_point llvm_statements machine ir_modules object_files
+        native_calls native
     """,
     "codegen/helpers": """
-        elements atomics __init__ values lists bits hash_tables lattice text_sets lines
+        elements atomics __init__ values lists list_merges marks tallies bits recoding
+        bit_rows hash_tables key_sets group_sets lattice numbered_groups text_sets lines
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
@@ -157,10 +173,13 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph probe diagnosis virtual_pages compile_errors copies
-        cupy_driver heads sources kernels transfers cpp_lines translate trie_building
+        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
+        cupy_kernel sources elementwise array_operators array_module cupy_driver probe
+        diagnosis heads
+        kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums device helper group
+        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

@@ -16,11 +16,9 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 
-from gdatalog.gpu_ops.cupy_driver import OPTIONS, Resources, bare
+from gdatalog.gpu_ops.cupy_kernel import OPTIONS, Resources, bare
 
 ARCHITECTURES = ("sm_80", "sm_90")
-# What CuPy puts behind the options of a source.
-CUPYS = ("-ftz=true", "--device-as-default-execution-space")
 
 _KERNEL = re.compile(
     r"Compiling entry function '(\w+)' for '\w+'.*?"
@@ -90,7 +88,7 @@ def _loaded() -> ctypes.CDLL:
 def compile(source: str, architecture: str = "sm_90", name: str = "kernels.cu") -> Compiled:
     """A source's machine code. It may hold no header: there is no folder of them."""
     nvrtc, program = _loaded(), ctypes.c_void_p()
-    told = [*OPTIONS, *CUPYS, f"-arch={architecture}", "--ptxas-options=-v"]
+    told = [*OPTIONS, f"-arch={architecture}", "--ptxas-options=-v"]
     started = perf_counter()
     nvrtc.nvrtcCreateProgram(
         ctypes.byref(program), bare(source).encode(), name.encode(), 0, None, None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import native
+from gdatalog.codegen import function_names, native
 from gdatalog.cpu_ops.expressions import Scope, evaluate, test
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
@@ -172,7 +172,7 @@ class Module:
         return [*out, f"keys[{at} * rows + row] = {key}"]
 
     def compile(self) -> Any:
-        return native.load(native.named("expressions", self.text), self.text)
+        return native.load(function_names.named("expressions", self.text), self.text)
 
     def check(self, data: Mapping[str, np.ndarray], of: Scope) -> None:
         """What the compiled loops say is what `cpu_ops.functions` says."""

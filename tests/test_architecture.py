@@ -173,9 +173,9 @@ def test_what_the_way_of_a_query_counts() -> None:
 
 # What a tiny query may pass, the first time: calls, changes of package, calls upwards, frames.
 LONGEST_WAY = {
-    "triangle": (3_470, 715, 88, 57),
-    "closure": (4_800, 1_235, 122, 59),
-    "negation": (3_480, 690, 99, 53),
+    "triangle": (2_830, 575, 8, 42),
+    "closure": (4_190, 1_065, 26, 48),
+    "negation": (3_080, 580, 34, 40),
 }
 
 

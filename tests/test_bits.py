@@ -10,10 +10,11 @@ from entries import Entries, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdatalog.codegen.helpers import bit_rows, recoding
 from gdatalog.codegen.helpers import bits as parts
 from tests.cases import cases
 
-bits = Entries(parts)
+bits = Entries(parts, bit_rows, recoding)
 Array = np.ndarray[Any, Any]
 Sets = dict[int, list[int]]
 

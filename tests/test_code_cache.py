@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache, machine, native, object_files
+from gdatalog.codegen import cache, function_names, machine, native, object_files
 from gdatalog.codegen.loop_language import CompileError
 
 HERE = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ def loops(n: "i64", k: "i64"):
         total += power(i, k)  # of i
     return total
 '''
-NAME = native.named("sum range(n)", SOURCE)
+NAME = function_names.named("sum range(n)", SOURCE)
 GIVEN, ANSWER = (9, 3), sum(i**3 for i in range(9))
 PART = "values.power.i64.i64"
 
@@ -130,7 +130,7 @@ def test_what_is_loaded_again_is_read(
 def test_a_helper_is_compiled_once_for_all_modules(folder: Path, made: list[str]) -> None:
     native.load(NAME, SOURCE)
     other = SOURCE.replace("total = 0", "total = 1")
-    assert native.load(native.named("other", other), other)(*GIVEN) == ANSWER + 1
+    assert native.load(function_names.named("other", other), other)(*GIVEN) == ANSWER + 1
     assert sorted(made) == ["full", "light", "light"]
 
 
@@ -143,9 +143,9 @@ def test_results_of_all_types_are_read_back(folder: Path, monkeypatch: pytest.Mo
 
 def test_a_name_tells_what_it_is_and_changes_with_the_text() -> None:
     assert NAME.startswith("sum_range_n_") and NAME.isidentifier()
-    assert native.named("sum range(n)", SOURCE + "\n") != NAME
-    assert native.named("sum range(n)", SOURCE) == NAME
-    long = native.named("3 " + "E(x,y), " * 100, SOURCE)
+    assert function_names.named("sum range(n)", SOURCE + "\n") != NAME
+    assert function_names.named("sum range(n)", SOURCE) == NAME
+    long = function_names.named("3 " + "E(x,y), " * 100, SOURCE)
     assert long.isidentifier() and len(long) < 100
     assert len(object_files.file_name("entry." + "i64[]." * 90)) < 150
 
@@ -170,7 +170,7 @@ def test_a_name_tells_what_it_is_and_changes_with_the_text() -> None:
 def test_rules_that_differ_in_names_and_constants_share_code(
     one: str, other: str, alike: bool
 ) -> None:
-    assert (native.named("p", one) == native.named("p", other)) == alike
+    assert (function_names.named("p", one) == function_names.named("p", other)) == alike
 
 
 def test_all_that_makes_code_is_part_of_a_files_name(
@@ -266,7 +266,7 @@ def test_a_file_under_another_name_is_no_code(
     folder: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = SOURCE.replace("total = 0", "total = 1000")
-    name = native.named("other", other)
+    name = function_names.named("other", other)
     native.load(NAME, SOURCE)
     shutil.copy(file_of(NAME), file_of(name))
     assert native.load(name, other)(*GIVEN) == ANSWER + 1000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache, native
+from gdatalog.codegen import cache, function_names, native
 from gdatalog.shell import doctor
 from tests.test_code_cache import (
     ANSWER,
@@ -97,7 +97,7 @@ def test_nowhere_to_write_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr("tempfile.mkdtemp", noted)
         for number in range(5):
             text = SOURCE.replace("total = 0", f"total = {number}")
-            assert native.load(native.named("p", text), text)(*GIVEN) == ANSWER + number
+            assert native.load(function_names.named("p", text), text)(*GIVEN) == ANSWER + number
         assert len(there) == 1
         shutil.rmtree(there[0])
     with monkeypatch.context() as patch:

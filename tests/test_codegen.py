@@ -17,15 +17,23 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import ir_modules, machine, native
+from gdatalog.codegen import function_names, ir_modules, machine, native, native_calls
 from gdatalog.codegen.function_trees import Function, helper, printed
 from gdatalog.codegen.helpers import (
     atomics,
+    bit_rows,
     bits,
+    group_sets,
     hash_tables,
+    key_sets,
     lattice,
     lines,
+    list_merges,
     lists,
+    marks,
+    numbered_groups,
+    recoding,
+    tallies,
     text_sets,
     values,
 )
@@ -39,12 +47,15 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = PROGRAMS // 10
-MODULES = (atomics, bits, hash_tables, lattice, lines, lists, text_sets, values)
+MODULES = (
+    atomics, bit_rows, bits, group_sets, hash_tables, key_sets, lattice, lines, list_merges, lists,
+    marks, numbered_groups, recoding, tallies, text_sets, values,
+)  # fmt: skip
 
 Tier = machine.Tier
 
 
-def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native:
+def built(function: Function, given: Sequence[str], tier: Tier) -> native_calls.Native:
     """A function and all that it calls, compiled and linked, without a cache."""
     ir, parts = ir_modules.module_of(function, given)
     bundle, made, _ = ir_modules.bundle_of(parts, lambda symbol: None)
@@ -53,7 +64,7 @@ def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native
     )
     (address,) = machine.linked(machine.object_of(ir, tier), ["entry"], its)
     result = infer(function, tuple(given)).result
-    return native.Native(function.name, machine.ENTRY(address), tuple(given), result, tier)
+    return native_calls.Native(function.name, machine.ENTRY(address), tuple(given), result, tier)
 
 
 # ------------------------------------------------------------------------- what is refused
@@ -279,13 +290,15 @@ SPECIAL = {
 # What parameters of a module's helpers are, where it is not what others of that name are.
 OF_MODULES = {
     "lattice": dict.fromkeys(
-        ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps", "table",
-         "codes", "wanted", "numbers"), "i64[]",
+        ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps"), "i64[]"
     ),
-    "hash_tables": {"keys": "i64[]", "taken": "i64[]"}
-    | dict.fromkeys(("words", "filled"), "u64[]"),
+    "numbered_groups": dict.fromkeys(("queue", "table", "codes", "wanted", "numbers"), "i64[]"),
+    "hash_tables": {"keys": "i64[]"},
+    "key_sets": {"keys": "i64[]"},
+    "group_sets": {"taken": "i64[]"} | dict.fromkeys(("words", "filled"), "u64[]"),
     "atomics": {"marks": "i64[]"},
-    "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
+    "bits": {"words": "u64[]"},
+    "bit_rows": dict.fromkeys(("dst", "a", "b"), "u64[]"),
     "text_sets": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
     "lines": {"data": "u8[]", "text": "u8[]", "out": "u8[]", "state": "i64[]"},
@@ -342,7 +355,7 @@ OR = ({"ldset"}, *({"orr", *pair} for pair in PAIRS))
 ATOMICS = [
     (atomics, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
     (atomics, "mark_first", ("i64[]", "i64"), OR),
-    (hash_tables, "add_key", ("i64[]", "i64", "i64"), SWAP),
+    (key_sets, "add_key", ("i64[]", "i64", "i64"), SWAP),
 ]
 
 
@@ -439,7 +452,7 @@ def test_ir_and_assembly_are_kept_where_it_is_asked_for(
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(native.code_cache, "_place", native.code_cache._CacheFolder())
     source = f'def loops(n: "i64"):\n    return n + {os.getpid()}\n'
-    name = native.named("dumped", source)
+    name = function_names.named("dumped", source)
     assert native.load(name, source)(1) == 1 + os.getpid()
     ir = (tmp_path / "dumped" / f"{name}.ll").read_text()
     assert "define i64 @entry(ptr %words)" in ir

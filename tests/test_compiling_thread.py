@@ -12,14 +12,14 @@ import pytest
 from test_code_cache import ANSWER, GIVEN, NAME, SOURCE, folder, made, start
 
 import gdatalog as gd
-from gdatalog.codegen import native
+from gdatalog.codegen import native, native_calls
 from gdatalog.codegen.loop_language import LoopError
 from gdatalog.engine.evaluator import evaluator
 
 __all__ = ["folder", "made"]  # fixtures
 
 
-def found_soon(name: str, source: str, rows: float = 0.0) -> native.Native:
+def found_soon(name: str, source: str, rows: float = 0.0) -> native_calls.Native:
     for _ in range(3000):
         found = native.load_soon(name, source, rows)
         if found is not None:
@@ -55,7 +55,7 @@ def test_those_with_most_to_do_come_first(folder: Path, monkeypatch: pytest.Monk
     order: list[str] = []
     compiled = native._compiled
 
-    def noted(name: str, *rest: Any) -> native.Native:
+    def noted(name: str, *rest: Any) -> native_calls.Native:
         order.append(name)
         return compiled(name, *rest)
 
@@ -140,7 +140,7 @@ def test_nobody_waits_for_the_compiling_thread(
     may, begun = Event(), Event()
     compiled = native._compiled
 
-    def slow(name: str, *rest: Any) -> native.Native:
+    def slow(name: str, *rest: Any) -> native_calls.Native:
         begun.set()
         assert may.wait(60)
         return compiled(name, *rest)

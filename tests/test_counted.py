@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import workspace
-from gdatalog.account import spending, time_spent
 from gdatalog.codegen import native
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan.join_plan import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
 from gdatalog.settings import Strategy

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,10 +19,12 @@ import nvrtc
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache, kernel_cache
+from gdatalog.codegen import cache
 from gdatalog.gpu_ops import copies, cupy_driver
-from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, Resources, bare
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import OPTIONS, Resources, bare
 from gdatalog.gpu_ops.sources import whole
+from tests.cuda_host.stand_in import BareArray
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"
@@ -35,32 +36,55 @@ class CUDARuntimeError(RuntimeError):
     """By this name CuPy raises what CUDA says."""
 
 
-class CompileException(Exception):
-    def get_message(self) -> str:
-        return str(self.args[0])
+class NVRTCError(RuntimeError):
+    """By this name CuPy raises that NVRTC failed."""
 
 
-class _RawKernel:
-    """Compiled when it is first looked at, as CuPy's is."""
+class _Nvrtc:
+    """CuPy's functions of NVRTC, by the real one."""
 
-    num_regs, local_size_bytes, shared_size_bytes = 20, 16, 128
+    NVRTCError = NVRTCError
 
-    def __init__(self, cupy: Any, source: str) -> None:
-        self._cupy, self._source = cupy, source
-        self.launched: list[Any] = []
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+        self.open = 0
+        self.log = ""
 
-    @property
-    def kernel(self) -> Any:
+    def getSupportedArchs(self) -> tuple[int, ...]:
+        return 75, 80, 90
+
+    def createProgram(self, source: str, name: str, headers: Any, names: Any) -> str:
+        self.open += 1
+        return source
+
+    def compileProgram(self, program: str, options: Sequence[str]) -> None:
+        assert options == (*OPTIONS, "-arch=sm_90")
         try:
-            nvrtc.compile(self._source)
+            nvrtc.compile(program)
         except nvrtc.CompileException as refused:
-            raise CompileException(str(refused)) from None
-        return SimpleNamespace(ptr=7)
+            self.log = str(refused)
+            raise NVRTCError from None
+        self.compiled.append(program)
 
-    def __call__(self, blocks: Any, threads: Any, args: Any) -> None:
-        if self._cupy.fault is not None:
-            raise self._cupy.fault
-        self.launched.append((blocks, threads, args))
+    def getProgramLog(self, program: str) -> str:
+        return self.log
+
+    def getCUBIN(self, program: str) -> bytes:
+        return b"code of " + program.encode()
+
+    def destroyProgram(self, program: str) -> None:
+        self.open -= 1
+
+
+class _Module:
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+
+    def load(self, code: bytes) -> None:
+        self._cupy.loaded.append(code)
+
+    def get_function(self, name: str) -> Any:
+        return SimpleNamespace(ptr=7)
 
 
 class _Event:
@@ -99,7 +123,7 @@ class _Pinned(bytearray):
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A module that has what the driver asks of CuPy."""
     fake: Any = ModuleType("cupy")
 
@@ -123,6 +147,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         def __init__(self, number: int) -> None:
             self.number = number
             self.attributes = fake.attributes
+            self.compute_capability = "90"
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
@@ -143,6 +168,17 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         assert size == 8
         fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
 
+    def launch(*given: int) -> None:
+        """Notes the first four arguments of a kernel."""
+        if fake.fault is not None:
+            raise fake.fault
+        *size, address, extra = given
+        places = (ctypes.c_uint64 * 1).from_address(address)
+        words = (ctypes.c_uint64 * 4).from_address(places[0])
+        fake.launched.append((*size, list(words)))
+        assert extra == 0
+
+    fake.launched = []
     pool = SimpleNamespace(
         free_all_blocks=lambda: fake.freed.append(True),
         free_bytes=lambda: 50,
@@ -151,9 +187,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     fake.pool = pool
     fake.get_default_memory_pool = lambda: pool
-    fake.RawModule = lambda *, code, options: SimpleNamespace(
-        get_function=lambda name: _RawKernel(fake, code) if options == OPTIONS else None
-    )
+    fake.__version__, fake.loaded, fake.ndarray = "14.2.0", [], BareArray
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     fake.cuda = SimpleNamespace(
         Device=Device,
         Event=lambda disable_timing: _Event(fake, disable_timing),
@@ -161,18 +197,24 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             ptr=9, synchronize=lambda: None, wait_event=lambda e: fake.waited.append(("copies", e))
         ),
         alloc_pinned_memory=_Pinned,
-        compiler=SimpleNamespace(CompileException=CompileException),
+        nvrtc=_Nvrtc(),
+        function=SimpleNamespace(Module=lambda: _Module(fake)),
         driver=SimpleNamespace(
-            occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads
+            launchKernel=launch,
+            funcGetAttribute=lambda attribute, ptr: {4: 20, 3: 16, 1: 128}[attribute],
+            occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads,
         ),
         runtime=SimpleNamespace(
             memGetInfo=lambda: (1000, 2000),
+            driverGetVersion=lambda: 13000,
             memcpyAsync=copy,
             memcpyHostToDevice=1,
             eventQuery=lambda ptr: ptr.query(),
         ),
         get_current_stream=lambda: SimpleNamespace(
-            synchronize=synchronize, wait_event=lambda e: fake.waited.append(("kernels", e))
+            ptr=8,
+            synchronize=synchronize,
+            wait_event=lambda e: fake.waited.append(("kernels", e)),
         ),
         get_allocator=lambda: fake.allocators[-1],
         using_allocator=using_allocator,
@@ -183,7 +225,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
     driver = CupyDriver(1)
-    assert driver.name == "cuda:1" and driver.xp is cupy and driver.clock == 1.98
+    assert driver.name == "cuda:1" and driver.clock == 1.98
     assert cupy.used == [1, "left"]
     with driver.use():
         assert cupy.used == [1, "left", 1]
@@ -219,19 +261,18 @@ def test_kernels(cupy: Any) -> None:
     kernel = CupyDriver().kernels(SOURCE, ["one"], "p(1).")["one"]
     assert kernel.resources == Resources(20, 16, 128)
     assert kernel.resident(256) == kernel.resident(256) == 8 * 132
-    array = SimpleNamespace(flags=SimpleNamespace(c_contiguous=True))
-    kernel.launch(3, 64, [array, 5, np.int32(6), 0.5])
-    ((blocks, threads, args),) = kernel._function.launched  # type: ignore[attr-defined]
-    assert (blocks, threads) == ((3,), (64,))
-    assert args[0] is array
-    assert [(type(a), a) for a in args[1:]] == [
-        (np.int64, 5), (np.int64, 6), (np.float64, 0.5)
-    ]  # fmt: skip
-    kernel.launch(0, 64, [array])  # CuPy would make it one block
-    assert len(kernel._function.launched) == 1  # type: ignore[attr-defined]
+    flags, data = SimpleNamespace(c_contiguous=True), SimpleNamespace(ptr=4000)
+    array = SimpleNamespace(flags=flags, data=data)
+    kernel.launch(3, 64, [array, 5, np.int32(-6), 0.5])
+    ((pointer, *size, words),) = cupy.launched
+    assert (pointer, size) == (7, [3, 1, 1, 64, 1, 1, 0, 8])
+    assert words[:3] == [4000, 5, 2**64 - 6] and words[3] == int(np.float64(0.5).view(np.uint64))
+    kernel.launch(0, 64, [array])  # CUDA would refuse it
+    assert len(cupy.launched) == 1
     array.flags.c_contiguous = False
     with pytest.raises(ValueError, match="without gaps"):
         kernel.launch(1, 1, [array])
+    kernel.launch(1, 1, kernel.packed([array], gaps=True))
 
 
 @needs_nvrtc
@@ -247,11 +288,11 @@ def test_a_kernel_that_does_not_compile(cupy: Any) -> None:
 @needs_nvrtc
 def test_rules_that_differ_in_comments_share_their_code(cupy: Any) -> None:
     sources = [SOURCE + f'// of {name}: "日本"\n' for name in ("p", "q")]
-    codes = [
-        CupyDriver().kernels(source, ["one"], "p(1).")["one"]._function._source  # type: ignore[attr-defined]
-        for source in sources
-    ]
+    for source in sources:
+        CupyDriver().kernels(source, ["one"], "p(1).")
+    codes = [code.decode().removeprefix("code of ") for code in cupy.loaded]
     assert codes[0] == codes[1] and codes[0].isascii()
+    assert cupy.cuda.nvrtc.compiled == [codes[0]] and not cupy.cuda.nvrtc.open
     assert codes[0].count("\n") == sources[0].count("\n")
     assert bare('asm("a // b");  // "c"\n') == 'asm("a // b");  // "c"\n'
 
@@ -345,15 +386,6 @@ def test_of_several_threads_none_looks_all_the_time(
     assert slept and set(slept) == {cupy_driver.SHORT_PAUSE}
 
 
-def test_an_array_of_another_gpu_is_copied(cupy: Any) -> None:
-    driver = CupyDriver(1)
-    cupy.empty = lambda shape, dtype: ("empty", shape, dtype)
-    array = SimpleNamespace(size=3, shape=(3,), dtype="int32", copy=lambda: "a copy here")
-    assert driver.copied(array) == "a copy here"
-    array.size, array.shape = 0, (0,)
-    assert driver.copied(array) == ("empty", (0,), "int32")
-
-
 def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
     """By a copy into its array; it has ended when the error is raised."""
     flags = SimpleNamespace(data=SimpleNamespace(ptr=1000))
@@ -411,64 +443,6 @@ def test_free_memory(cupy: Any) -> None:
     assert driver.free_memory() == 70
 
 
-# ------------------------------------------------------------------------------- what is kept
-
-
-@contextmanager
-def _importing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
-    """What stands for CuPy reads the environment when it is imported, as CuPy does."""
-    folder.mkdir()
-    told = "import os\ntold = os.environ.get('CUPY_CACHE_DIR')\n"
-    (folder / "cupy.py").write_text(told)
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    monkeypatch.syspath_prepend(str(folder))
-    yield
-    sys.modules.pop("cupy", None)
-
-
-def test_kernels_are_kept_beside_compiled_loops(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
-    with _importing(monkeypatch, tmp_path / "first"):
-        assert kernel_cache.import_cupy().told == str(tmp_path / "cache" / "kernels")
-        assert "CUPY_CACHE_DIR" not in os.environ
-        assert (tmp_path / "cache" / "kernels").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_folder_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CUPY_CACHE_DIR", "elsewhere")
-    with _importing(monkeypatch, tmp_path / "first"):
-        assert kernel_cache.import_cupy().told == "elsewhere"
-    assert not (tmp_path / "cache").exists()
-
-
-def test_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "file"))
-    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
-    with _importing(monkeypatch, tmp_path / "first"):
-        told = kernel_cache.import_cupy().told
-    assert Path(told).name.startswith("gdatalog-kernels-") and Path(told).is_dir()
-    kernel_cache._held_folders.pop().cleanup()
-
-
-def test_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
-    (tmp_path / "kernels").mkdir()
-    for age, name in enumerate(("c", "b", "a")):
-        path = tmp_path / "kernels" / f"{name}.cubin"
-        path.write_bytes(b"0" * 10)
-        os.utime(path, (1000 - age, 1000 - age))
-    assert kernel_cache.kernels_size() == cache.CacheSize(3, 30)
-    assert kernel_cache.free_kernels(25) == cache.CacheSize(1, 10)
-    assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"b.cubin", "c.cubin"}
-    assert kernel_cache.free_kernels(0) == cache.CacheSize(2, 20)
-    assert kernel_cache.kernels_size() == cache.CacheSize(0, 0)
-
-
 # ------------------------------------------------------------------------------- the real CuPy
 
 
@@ -477,15 +451,20 @@ def test_cupy_has_what_is_asked_of_it() -> None:
     import cupy
 
     for path in (
-        "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
+        "get_default_memory_pool", "lexsort", "cuda.Device.attributes", "cuda.Device.__enter__",
         "cuda.alloc_pinned_memory", "cuda.PinnedMemory", "cuda.PinnedMemoryPointer.ptr",
         "cuda.Event.record", "cuda.Event.synchronize", "cuda.runtime.eventQuery",
         "cuda.get_current_stream", "cuda.Stream.wait_event", "cuda.Stream.ptr",
-        "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",
+        "cuda.Stream.synchronize", "cuda.Device.compute_capability",
+        "cuda.cub.device_scan", "cuda.cub.CUPY_CUB_CUMSUM", "cuda.driver.funcGetAttribute",
+        "cuda.driver.launchKernel",
+        "cuda.function.Module.load", "cuda.function.Module.get_function",
+        "cuda.function.Function.ptr", "cuda.MemoryPointer.copy_from_device_async",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
         "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",
-        "cuda.nvrtc.getVersion", "RawKernel.kernel",
-        "RawKernel.num_regs", "RawKernel.local_size_bytes", "RawKernel.shared_size_bytes",
+        "cuda.nvrtc.getVersion", "cuda.nvrtc.getSupportedArchs", "cuda.nvrtc.createProgram",
+        "cuda.nvrtc.compileProgram", "cuda.nvrtc.getProgramLog", "cuda.nvrtc.getCUBIN",
+        "cuda.nvrtc.getPTX", "cuda.nvrtc.destroyProgram", "cuda.nvrtc.NVRTCError",
     ):  # fmt: skip
         found: Any = cupy
         for name in path.split("."):
@@ -494,23 +473,6 @@ def test_cupy_has_what_is_asked_of_it() -> None:
     pool = cupy.get_default_memory_pool()
     assert callable(pool.free_bytes) and callable(pool.used_bytes) and callable(pool.get_limit)
     assert callable(pool.free_all_blocks)
-    module = cupy.RawModule(code=SOURCE, options=OPTIONS)
-    assert callable(module.get_function)
     assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)
     assert cupy.cuda.runtime.CUDARuntimeError.__name__ == CUDARuntimeError.__name__
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
-
-
-@needs_nvrtc
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy, but no GPU")
-def test_cupys_own_compiler_refuses_as_ours_does() -> None:
-    from cupy.cuda import compiler
-
-    from gdatalog.gpu_ops.compile_errors import compile_error
-
-    source = SOURCE.replace("= 1;", "= uno;")
-    program = compiler._NVRTCProgram(source, "/tmp/x/0123.cubin.cu")
-    with pytest.raises(compiler.CompileException) as caught:
-        program.compile((*OPTIONS, *nvrtc.CUPYS, "-arch=compute_80"))
-    error = compile_error(caught.value.get_message(), source, "p(1).")
-    assert 'identifier "uno" is undefined' in str(error) and "-> " in str(error)

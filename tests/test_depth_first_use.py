@@ -20,11 +20,11 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.cancellation import CancellableThread
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, device
 from gdatalog.options import STRATEGIES
 from gdatalog.settings import Thresholds
+from gdatalog.threads import CancellableThread
 from tests.terminal import CTRL_C, Terminal
 
 HERE = Path(__file__).resolve().parent.parent

@@ -124,17 +124,6 @@ def test_several_gpus_are_tried_together(monkeypatch):
     assert opened == ["cuda:all"]
 
 
-def test_kept_kernels_are_told_of_and_cleared(monkeypatch, tmp_path):
-    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "a.cubin").write_bytes(b"0" * 2048)
-    found = gd.doctor().to_dict()
-    assert found["kernel cache"] == f"1 kernel, 2.0 KiB in {tmp_path / 'kernels'}"
-    found = gd.doctor(clear_cache=True).to_dict()
-    assert found["kernel cache"] == "deleted 1 kernel, 2.0 KiB"
-    assert "kernel cache" not in gd.doctor().to_dict()
-
-
 def test_an_installation_that_is_broken(monkeypatch):
     def fails(*args, **kwargs):
         raise ImportError("half an installation")

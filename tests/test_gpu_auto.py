@@ -15,6 +15,7 @@ import gdatalog as gd
 from gdatalog.engine import placing
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
+from gdatalog.engine.evaluator.bound import BoundRules
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.progress import format_bytes
 from gdatalog.storage import row_store, statistics
@@ -25,6 +26,7 @@ from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs, relational_programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
+from tests.test_gpu_bound import cost
 
 pytestmark = [
     needs_compiler,
@@ -353,3 +355,22 @@ def test_relational_programs(drawn: Drawn) -> None:
 def test_recursive_programs(drawn: Drawn) -> None:
     for least, most in ((3.0, MOST), (5_000.0, MOST), (5_000.0, 1.0)):
         oracle.agrees_in(partial(drawn_in, least=least, most=most), drawn)
+
+
+def test_a_query_again_is_bound_where_it_was_placed(
+    connect: Callable[..., gd.Database], opened: list[Gpu]
+) -> None:
+    db = connect(gpu_from=100, loops_worth=100, kernels_worth=0)
+    few = "f(y) <- E(3, y), E(y, 4)."
+    expected = sum(x < y < z for x, y in EDGES for v, z in EDGES if v == y and (x, z) in EDGES)
+    for _ in range(4):
+        db.workspace.results.clear()
+        assert db.query(COUNT).fetchall() == [(expected,)]
+        assert {y for (y,) in db.query(few).fetchall()} == {
+            y for x, y in EDGES if x == 3 and (y, 4) in EDGES
+        }
+    (gpu,) = opened
+    assert {type(asked.bound) for asked in db.workspace.catalog.bound.values()} == {BoundRules}
+    db.workspace.results.clear()
+    assert cost(gpu.driver, lambda: db.query(COUNT).fetchall()) == (1, 1, 0)
+    assert cost(gpu.driver, lambda: db.query(few).fetchall()) == (0, 0, 0)

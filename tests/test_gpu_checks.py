@@ -7,17 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gdatalog as gd
 from gdatalog.cancellation import Watch
-from gdatalog.codegen import kernel_cache
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.engine.devices import LATER, OPENED
@@ -157,7 +156,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A machine with files of a driver, of which a probe says what the test wants."""
     state = SimpleNamespace(seen=WELL, looks=0, opened=[], cupy=True)
 
-    def look(number: int = 0) -> Probe:
+    def look(number: int = 0, trial: bool = True) -> Probe:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
@@ -208,7 +207,7 @@ def test_auto_opens_a_gpu_when_work_pays_and_says_so(
     assert machine.opened == [(0, None)] and machine.looks == 1
     machine.opened.clear()
     assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
-    assert machine.looks == 1  # once for each process
+    assert machine.looks == 2  # once for each process: without a trial
     gd.connect(device="cuda:0", memory_limit="1KiB")
     assert machine.opened == [(0, None), (0, None), (0, 1024)]
 
@@ -293,7 +292,7 @@ def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
 
 
 def test_looking_for_a_gpu_breaks_nothing(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(number: int) -> Probe:
+    def breaks(number: int, trial: bool) -> Probe:
         raise AttributeError("cuDeviceGet")
 
     monkeypatch.setattr(probe, "look", breaks)
@@ -442,20 +441,9 @@ def visible(monkeypatch: pytest.MonkeyPatch) -> None:
 def _cupy(**given: Any) -> Any:
     """What stands for CuPy: built for CUDA 12, NVRTC 12.9; `given` instead."""
 
-    class Numbers:
-        def __add__(self, other: int) -> Any:
-            return SimpleNamespace(get=lambda: np.arange(1, 5))
-
-    parts: dict[str, Any] = {
-        "built": lambda: 12090,
-        "nvrtc": lambda: (12, 9),
-        "arange": lambda count: Numbers(),
-        **given,
-    }
+    parts: dict[str, Any] = {"built": lambda: 12090, "nvrtc": lambda: (12, 9), **given}
     return SimpleNamespace(
-        arange=parts["arange"],
         cuda=SimpleNamespace(
-            Device=lambda number: nullcontext(),
             driver=SimpleNamespace(get_build_version=parts["built"]),
             nvrtc=SimpleNamespace(getVersion=parts["nvrtc"]),
         ),
@@ -464,8 +452,9 @@ def _cupy(**given: Any) -> Any:
 
 @pytest.mark.usefixtures("visible")
 def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(kernel_cache, "import_cupy", _cupy)
+    monkeypatch.setattr(probe, "driver_library", _Library)
+    monkeypatch.setitem(sys.modules, "cupy", _cupy())
+    monkeypatch.setattr(cupy_driver, "CupyDriver", lambda number: HostDriver())
     seen = probe.look(1)
     assert seen.cards == (Card("card 5", 5 << 30, (9, 1)), Card("card 6", 6 << 30, (9, 1)))
     assert (seen.cuda, seen.built, seen.nvrtc) == ((12, 8), 12, (12, 9))
@@ -474,30 +463,35 @@ def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("visible")
-def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fails(*args: object) -> Any:
         raise RuntimeError("it\nfails" + "!" * 400)
 
-    monkeypatch.setattr(probe, "_library", _Library)
-    monkeypatch.setattr(kernel_cache, "import_cupy", fails)
+    monkeypatch.setattr(probe, "driver_library", _Library)
+    (tmp_path / "cupy.py").write_text('raise RuntimeError("it\\nfails" + "!" * 400)')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
     seen = probe.look()
     assert seen.broken is not None and seen.broken.startswith("RuntimeError: it fails!")
     assert len(seen.broken) == 300
-    for part, field in (("nvrtc", "no_nvrtc"), ("arange", "trial")):
-        monkeypatch.setattr(kernel_cache, "import_cupy", lambda part=part: _cupy(**{part: fails}))
-        assert str(getattr(probe.look(), field)).startswith("RuntimeError: it fails")
-    monkeypatch.setattr(kernel_cache, "import_cupy", lambda: _cupy(built=lambda: 13000))
+    monkeypatch.setitem(sys.modules, "cupy", _cupy(nvrtc=fails))
+    assert str(probe.look().no_nvrtc).startswith("RuntimeError: it fails")
+    monkeypatch.setitem(sys.modules, "cupy", _cupy())
+    monkeypatch.setattr(cupy_driver, "CupyDriver", fails)
+    assert str(probe.look().trial).startswith("RuntimeError: it fails")
+    assert probe.look(trial=False).trial is None
+    monkeypatch.setitem(sys.modules, "cupy", _cupy(built=lambda: 13000))
     found = trouble(probe.look())
     assert found is not None and "is for CUDA 13" in found.found
 
 
 @pytest.mark.usefixtures("visible")
 def test_looking_at_drivers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_library", lambda: _Library(100))
+    monkeypatch.setattr(probe, "driver_library", lambda: _Library(100))
     assert probe.look().refusal == "CUDA_ERROR_NO_DEVICE"
-    monkeypatch.setattr(probe, "_library", lambda: _Library(7))
+    monkeypatch.setattr(probe, "driver_library", lambda: _Library(7))
     assert probe.look().refusal == "error 7"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert probe.look() == Probe("-1", probe._hardware(), True, packages=(CUPY12,))
-    monkeypatch.setattr(probe, "_library", lambda: None)
+    monkeypatch.setattr(probe, "driver_library", lambda: None)
     assert not probe.look().library

@@ -46,7 +46,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(launch, "BLOCK_ROWS", 32)
         db.workspace.device = device
         pool = (1, 1 << 14)[number // 3 % 2]
-        db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)
+        worth = (0, 1 << 60)[number // 5 % 2]
+        shares = (0, -1)[number % 2]
+        db.workspace.tune(tile_shares_after=shares, pool_rows=pool, kernels_worth=worth)
         db.workspace.force(
             split="never",
             dedup="bitmap",
@@ -132,7 +134,7 @@ def test_small_work_waits_for_no_kernel(
         db.workspace.force(split=split)
         db["E"] = [(x, x + 1) for x in range(9)]
         assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
-        for found in (False, True, True):
+        for found in (False, True):
             db.workspace.results.clear()
             answer = db.query(text)
             assert answer.fetchall() == [(45,)] if counts else len(answer) == 45
@@ -226,10 +228,15 @@ def test_a_pool_that_is_full_ends_a_round_early(
 
 @pytest.mark.parametrize("room", range(4))
 @pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("worth", [0, 1 << 60])
 def test_rows_that_find_no_room_are_found_again_by_marks(
-    room: int, profiled: bool, closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    room: int,
+    profiled: bool,
+    worth: int,
+    closed: set[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before a round, and in the middle of one."""
+    """Before a round, and in the middle of one; with kernels for the rules that run once, too."""
     monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
     monkeypatch.setattr(rounds.DeviceRounds, "_make_room", room_for(room))
     bits: list[int] = []
@@ -240,14 +247,15 @@ def test_rows_that_find_no_room_are_found_again_by_marks(
         real(self, marked)
 
     monkeypatch.setattr(MarkedRounds, "_only_bits", noted)
-    with on_device(HostDriver(blocks=1), pool_rows=1, grid_blocks=1) as db:
+    tuned = {"pool_rows": 1, "grid_blocks": 1, "kernels_worth": worth}
+    with on_device(HostDriver(blocks=1), **tuned) as db:
         db.workspace.force(tile=32)
         if profiled:
             profile = db.profile(CHAIN)
             assert sum(run.rows for run in profile.runs) == len(closed)
         else:
             assert set(db.query(CHAIN).fetchall()) == closed
-    assert len(bits) == 1 and (bits[0] > 0) == (room == (3 if profiled else 2))
+    assert len(bits) == 1 and ((bits[0] > 0) == (room == 3) or not worth)
 
 
 def room_for(times: int) -> Any:

@@ -19,7 +19,7 @@ from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import exact_totals
 from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.storage.key_space import KeySpace

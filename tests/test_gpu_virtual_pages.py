@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.gpu_ops import copies, cupy_driver, virtual_pages
-from gdatalog.gpu_ops.transfers import Paged
-from gdatalog.gpu_ops.virtual_pages import Refused, VirtualPages
+from gdatalog.gpu_ops import copies, cupy_driver, virtual_memory
+from gdatalog.gpu_ops.paged_tries import Paged
+from gdatalog.gpu_ops.virtual_memory import Refused
+from gdatalog.gpu_ops.virtual_pages import VirtualPages
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import ndarray
@@ -150,7 +151,7 @@ def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
             if full:
                 raise MemoryError
 
-    monkeypatch.setattr(virtual_pages, "VirtualMemory", Memory)
+    monkeypatch.setattr(virtual_memory, "VirtualMemory", Memory)
     driver = cupy_driver.CupyDriver.__new__(cupy_driver.CupyDriver)
     driver._looked, driver._virtual, driver.number = False, None, 0
     pool = SimpleNamespace(free_all_blocks=lambda: full.discard("pool"))
@@ -169,8 +170,8 @@ def test_what_the_drivers_library_is_called_with(
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.said.restype = ctypes.c_char_p
-    monkeypatch.setattr(virtual_pages.ctypes, "CDLL", lambda _: loaded)
-    memory = virtual_pages.opened(1)
+    monkeypatch.setattr(virtual_memory.ctypes, "CDLL", lambda _: loaded)
+    memory = virtual_memory.opened(1)
     assert memory is not None and memory.page == 1 << 22
     size = 1 << 22
     assert loaded.said().decode().splitlines() == [
@@ -195,11 +196,11 @@ def test_what_the_drivers_library_is_called_with(
     assert [memory.created(True), memory.created(False)] == [7, 8]
     with pytest.raises(MemoryError):
         memory.created(True)
-    with pytest.raises(virtual_pages.Refused, match="cuNothing: error 0"):
+    with pytest.raises(virtual_memory.Refused, match="cuNothing: error 0"):
         memory._call("cuNothing")
     said = len(loaded.said())
     memory.settle()
-    with pytest.raises(virtual_pages.Refused, match="cuMemMap"):
+    with pytest.raises(virtual_memory.Refused, match="cuMemMap"):
         memory.map(1 << 30, [7, 99])
     assert loaded.said()[said:].decode().splitlines() == [
         "settle 0x77",
@@ -207,7 +208,7 @@ def test_what_the_drivers_library_is_called_with(
         f"map {size} of 99",
         f"unmap {size}",
     ]
-    assert virtual_pages.opened(0) is None  # which has no such attribute
+    assert virtual_memory.opened(0) is None  # which has no such attribute
 
 
 def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from entries import Entries
 
 import gdatalog
 from gdatalog import calls
-from gdatalog.codegen.helpers import hash_tables
+from gdatalog.codegen.helpers import group_sets
 from gdatalog.engine import depth
 from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.group_dedup import GroupDedup, grouped_of
@@ -22,7 +22,7 @@ from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune
 
-helpers = Entries(hash_tables)
+helpers = Entries(group_sets)
 
 RULES = {
     "a path of two": "p(x, z) <- E(x, y), F(y, z).",

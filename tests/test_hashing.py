@@ -10,12 +10,12 @@ import pytest
 from entries import Entries, compiled
 
 from gdatalog.codegen.helpers import atomics as elements
-from gdatalog.codegen.helpers import hash_tables
+from gdatalog.codegen.helpers import key_sets
 from gdatalog.engine.fixpoint.row_hash_set import Hashed
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.table import Array
 
-add_keys = Entries(hash_tables).add_keys
+add_keys = Entries(key_sets).add_keys
 
 
 def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:

@@ -31,7 +31,7 @@ from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress_line import ProgressLine
-from gdatalog.values import width
+from gdatalog.terminal_text import width
 
 HOSTILE = {
     "title": "a\x1b]0;mine\x07z",

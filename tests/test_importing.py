@@ -17,9 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gdatalog import cancellation, threads
+from gdatalog import cancellation, importing
 from gdatalog.cancellation import Watch
-from gdatalog.threads import Abandoned, CancellableThread, uncollected, whole_imports
+from gdatalog.importing import uncollected, whole_imports
+from gdatalog.threads import Abandoned, CancellableThread
 
 NAME = "a_library_for_a_test"
 IN_THE_MIDDLE = """
@@ -125,7 +126,7 @@ def test_ctrl_c_just_behind_an_import_leaves_it_whole(monkeypatch: pytest.Monkey
     """It comes once handlers are restored, and before Python has noted that the import is done."""
     folder = Path(sys.path[0]) / NAME
     (folder / "__init__.py").write_text("done = True")
-    whole = threads.undisturbed
+    whole = importing.undisturbed
 
     @contextmanager
     def late(done: Callable[[], bool]) -> Iterator[None]:
@@ -133,7 +134,7 @@ def test_ctrl_c_just_behind_an_import_leaves_it_whole(monkeypatch: pytest.Monkey
             yield
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(threads, "undisturbed", late)
+    monkeypatch.setattr(importing, "undisturbed", late)
     with pytest.raises(KeyboardInterrupt), whole_imports():
         first = importlib.import_module(NAME)
         forever()

@@ -12,10 +12,11 @@ from entries import Entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdatalog.codegen.helpers import list_merges, marks, tallies
 from gdatalog.codegen.helpers import lists as parts
 from tests.cases import cases
 
-lists = Entries(parts)
+lists = Entries(parts, list_merges, marks, tallies)
 Array = np.ndarray[Any, Any]
 Types = tuple[type[Any], type[Any]]
 

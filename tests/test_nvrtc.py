@@ -21,7 +21,7 @@ from kernel_sources import (
 )
 
 from gdatalog.gpu_ops.compile_errors import compile_error
-from gdatalog.gpu_ops.cupy_driver import Resources
+from gdatalog.gpu_ops.cupy_kernel import Resources
 from gdatalog.gpu_ops.sources import whole
 
 pytestmark = pytest.mark.skipif(
@@ -106,7 +106,7 @@ def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]]) -> None:
 
 def test_there_is_something_to_compile() -> None:
     names = {told for told, _ in files_of_kernels()}
-    assert {"prelude.cuh", "tile.cuh", "lookup.cuh i32", "lookup.cuh i64"} <= names
+    assert {"prelude.cuh", "tile.cuh", "sums.cuh i32", "elementwise.cuh"} <= names
     assert {told for told, _ in files_of_tests()} >= {"tasks.cuh", "list_cases.cuh i64"}
     assert len(list(tiles())) == 6
     assert all(isinstance(told, str) and source for told, source in generated())
@@ -135,20 +135,22 @@ def _refused(source: str) -> str:
 
 
 def test_an_error_shows_lines_and_rule() -> None:
-    source = 'int one;\nextern "C" __global__ void f(int* a) {\n  a[0] = two;\n}\nint* b = &c;\n'
+    source = (
+        'struct one;\nextern "C" __global__ void f(int* a) {\n  a[0] = two;\n}\ntypedef int b[c];\n'
+    )
     error = compile_error(_refused(source), source, "p(x) <- E(x, _).")
     assert str(error) == (
         "device error: a kernel of `p(x) <- E(x, _).` does not compile\n"
         '  note: line 3: identifier "two" is undefined\n'
-        "       1 | int one;\n"
+        "       1 | struct one;\n"
         '       2 | extern "C" __global__ void f(int* a) {\n'
         "    -> 3 |   a[0] = two;\n"
         "       4 | }\n"
-        "       5 | int* b = &c;\n"
+        "       5 | typedef int b[c];\n"
         '  note: line 5: identifier "c" is undefined\n'
         "       3 |   a[0] = two;\n"
         "       4 | }\n"
-        "    -> 5 | int* b = &c;\n"
+        "    -> 5 | typedef int b[c];\n"
         "       6 | \n"
         "  hint: this is a mistake of gdatalog, please report it; "
         'device="cpu" answers meanwhile'
@@ -156,7 +158,7 @@ def test_an_error_shows_lines_and_rule() -> None:
 
 
 def test_of_many_errors_the_first_are_shown() -> None:
-    source = "".join(f"int a{i} = b{i};\n" for i in range(5))
+    source = "".join(f"typedef int a{i}[b{i}];\n" for i in range(5))
     error = compile_error(_refused(source), source, "p")
     assert str(error).count("is undefined") == 3
     assert error.notes[-1].message == "and 2 errors more"

@@ -131,7 +131,23 @@ def test_kernels_are_kept(tmp_path: Path) -> None:
     for _ in range(2):
         done = _python("-c", text, GDATALOG_CACHE=str(tmp_path))
         assert "1 row" in done.stdout, done.stderr
-        assert list((tmp_path / "kernels").glob("*.cubin"))
+        assert list(tmp_path.glob("code-*/cuda-*"))
+
+
+def test_no_query_compiles_a_kernel_of_cupys(tmp_path: Path) -> None:
+    text = (
+        "import gdatalog as gd\n"
+        "from tests.test_gpu_arrays import QUERIES\n"
+        "edges = [(x, y) for x in range(60) for y in range(60) if (x * x + 3 * y) % 5 < 2]\n"
+        "for strategy in ('auto', 'levelwise'):\n"
+        "    with gd.connect(device='cuda') as db:\n"
+        "        db['E'] = edges\n"
+        "        for query in QUERIES:\n"
+        "            assert db.query(query, strategy=strategy).to_cupy()\n"
+    )
+    done = _python("-W", "ignore", "-c", text, CUPY_CACHE_DIR=str(tmp_path / "kernels"))
+    assert done.returncode == 0, done.stderr
+    assert not list((tmp_path / "kernels").glob("*"))
 
 
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

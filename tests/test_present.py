@@ -8,7 +8,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.present import box_lines
-from gdatalog.values import cut, width
+from gdatalog.terminal_text import cut, width
 
 
 def box(result: gd.Result, most: int, columns: int | None = None, took: str | None = None) -> str:

@@ -16,13 +16,13 @@ from loading import read_table
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.account import spending, time_spent
-from gdatalog.cancellation import Abandoned, Watch
+from gdatalog.cancellation import Watch
+from gdatalog.overhead import spending, time_spent
 from gdatalog.progress import Progress
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.storage import sorting
 from gdatalog.storage.relation import Relation
-from gdatalog.threads import CancellableThread
+from gdatalog.threads import Abandoned, CancellableThread
 from tests.interpreted import interpreted
 
 CHAIN = [(n, n + 1) for n in range(40)]
@@ -177,9 +177,9 @@ def test_a_compilation_is_told_of_when_it_begins(db: gd.Database, caplog: Any) -
 
 @pytest.mark.usefixtures("every", "late", "seen_once")
 def test_loading_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.storage import delimited, readers
+    from gdatalog.storage import delimited, file_bytes
 
-    monkeypatch.setattr(readers, "PIECE", 64)
+    monkeypatch.setattr(file_bytes, "PIECE", 64)
     monkeypatch.setattr(delimited, "LONG", 64)
     monkeypatch.chdir(tmp_path)
     text = "src,dst\n" + "".join(f"{a},{b}\n" for a, b in CHAIN * 50)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.numbers import wrong_by
 from gdatalog.report.tree import ReportNode, TextTable
 from gdatalog.settings import Strategy
-from gdatalog.values import width
+from gdatalog.terminal_text import width
 from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import native
+from gdatalog.codegen import native_calls
 from gdatalog.engine import replanning, variants
 from gdatalog.engine.operators import semi_naive
 from gdatalog.engine.rule_plans import plan_rule
@@ -208,13 +208,13 @@ def test_arrays_that_grow_are_lent_again(monkeypatch: pytest.MonkeyPatch) -> Non
     """Loops that have an address only read what is there: of hash tries that outgrow their arrays,
     and of what tells new rows when it grows or is another one."""
     lent: list[str] = []
-    lend = native.Bound.lend
+    lend = native_calls.Bound.lend
 
-    def noted(self: native.Bound, name: str, value: Array) -> None:
+    def noted(self: native_calls.Bound, name: str, value: Array) -> None:
         lent.append(name)
         lend(self, name, value)
 
-    monkeypatch.setattr(native.Bound, "lend", noted)
+    monkeypatch.setattr(native_calls.Bound, "lend", noted)
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z."
     with database() as db:
         db.workspace.tune(bitmap_bytes=0, bitmap_bytes_each=0)

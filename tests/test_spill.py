@@ -17,7 +17,7 @@ from gdatalog.account import Account
 from gdatalog.calls import DONE, FULL
 from gdatalog.cancellation import current_watch
 from gdatalog.codegen.helpers.lattice import KNOWN
-from gdatalog.codegen.native import Bound
+from gdatalog.codegen.native_calls import Bound
 from gdatalog.cpu_ops.best_values import BestValues
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.hash_indexes import HashIndexes

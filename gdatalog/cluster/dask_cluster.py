@@ -35,7 +35,6 @@ from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators.counted import counted_relations
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.workers import OnWorkers
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
@@ -284,7 +283,7 @@ def _on_gpus(pool: Pool, draft: StratumDraft) -> bool:
 
 def _too_many(draft: StratumDraft) -> bool:
     """Whether the rules read more rows on workers than the driver should fetch."""
-    names = {atom.name for rule in draft.stratum.rules for atom in atoms(rule)}
+    names = {atom.name for rule in draft.stratum.rules for atom in rule.atoms}
     remote = [*unfetched(names - set(draft.stratum.relations), draft.inputs).values()]
     seeds = (remote_rows_of(part) for parts in draft.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]

@@ -23,7 +23,7 @@ from gdatalog import distribution
 from gdatalog.own_files import home, open_own, own, write_whole
 from gdatalog.records import dataclass
 
-MOST_BYTES, MOST_FILES = 64 << 20, 8000
+MOST_BYTES, MOST_FILES = 128 << 20, 8000
 DAY = 86_400.0  # seconds
 
 _FOLDERS, _SUFFIX = "code-*", ".code"

@@ -69,6 +69,9 @@ def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Arr
 
 def constant(expr: Expr, scope: Scope) -> tuple[int, bool]:
     """The key of an expression without variables, and whether computing it fails."""
+    if isinstance(expr, (Constant, Parameter)):
+        value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
+        return encode_value(value, expr.type, scope.symbols), False
     keys, failed = evaluate(expr, no_column, 1, scope)
     return int(keys[0]), failed is not None and bool(failed[0])
 

@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from gdatalog.codegen import native
-from gdatalog.codegen.helpers import lattice
+from gdatalog.codegen.function_names import named
+from gdatalog.codegen.helpers.numbered_groups import count_keys
 from gdatalog.codegen.loop_language import LoopError
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.relation import Relation
@@ -68,8 +69,8 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
     span = high - low + 1
     source = _scatter(tuple(column.dtype.name for column in (keys, *rest)))
     try:
-        scatter = native.load(native.named("scatter", source), source)
-        tally = native.of(lattice.count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
+        scatter = native.load(named("scatter", source), source)
+        tally = native.of(count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
     except LoopError as problem:
         warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
         return None

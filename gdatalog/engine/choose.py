@@ -17,11 +17,7 @@ from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.plan.join_plan import (
-    JoinPlan,
-    RulePlan,
-    Tally,
-)
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
+from gdatalog.chunks import LARGEST_CHUNK
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
-from gdatalog.limits import LARGEST_CHUNK, Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slices import Sizes
@@ -27,8 +28,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
-    from gdatalog.gpu_ops.transfers import Paged, Slices
+    from gdatalog.gpu_ops.transfers import Slices
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -224,9 +226,10 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
     """Returns a compiled function, compiling it if necessary; `label`: what is compiled; `rows`:
     how many rows it is expected to look at."""
     from gdatalog.codegen import native
+    from gdatalog.codegen.function_names import named
     from gdatalog.codegen.loop_language import LoopError
 
-    name = native.named(printed.shape, printed.source)
+    name = named(printed.shape, printed.source)
     try:
         if native.loaded(name):
             return native.load(name, printed.source, rows)
@@ -242,8 +245,9 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
 def function_soon(printed: PrintedPlan, rows: float) -> Any:
     """Returns a function if it is compiled; otherwise starts to compile it, and returns None."""
     from gdatalog.codegen import native
+    from gdatalog.codegen.function_names import named
 
-    return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)
+    return native.load_soon(named(printed.shape, printed.source), printed.source, rows)
 
 
 CPU: Device = Cpu()

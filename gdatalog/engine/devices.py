@@ -122,7 +122,7 @@ def open_device(name: str, memory: int | None = None) -> OpenDevice:
     else:
         numbers = numbers_of(name)
     for number in numbers:
-        problem = _trouble(number)
+        problem = _trouble(number, trial=False)
         if problem is not None:
             description, cure = problem
             raise DeviceError(f"{name} cannot be used: {description}", hint=cure)
@@ -198,7 +198,7 @@ def usable(memory: int | None = None) -> OpenDevice:
     """The first GPU, or the CPU if that GPU cannot be used."""
     if plainly_none():
         return _cpu(NO_GPU)
-    problem = _trouble(0)
+    problem = _trouble(0, trial=True)
     if problem is not None:
         return _cpu(NOT_USED.format(problem[0]))
     try:
@@ -208,13 +208,14 @@ def usable(memory: int | None = None) -> OpenDevice:
 
 
 @cache
-def _trouble(number: int) -> tuple[str, str | None] | None:
-    """Why a GPU cannot be used, and a cure; probed once."""
+def _trouble(number: int, trial: bool) -> tuple[str, str | None] | None:
+    """Why a GPU cannot be used, and a cure; probed once. `trial`: whether a kernel is tried, too.
+    If a kernel fails on a GPU that was asked for by name, the first query raises the error."""
     from gdatalog.gpu_ops.diagnosis import trouble
     from gdatalog.gpu_ops.probe import look
 
     try:
-        found = trouble(look(number), number)
+        found = trouble(look(number, trial), number)
     except Exception as problem:  # a driver may raise anything; the CPU still works
         description = f"looking for it failed: {type(problem).__name__}: {problem}"
         return description, "gdatalog --doctor tells what is there"
@@ -225,7 +226,9 @@ def _opened(numbers: Sequence[int], why: str, memory: int | None) -> OpenDevice:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
     from gdatalog.gpu_ops.device import Gpu
 
-    first, *others = map(CupyDriver, numbers)
+    first, *others = drivers = list(map(CupyDriver, numbers))
+    for driver in drivers:
+        driver.prepare()
     with first.use():
         if not others:
             return OpenDevice(Gpu(first, memory), why, first.use)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LATE, apart, cancellable
 from gdatalog.engine.compiler.plans import takes_long
 from gdatalog.engine.context import StratumInputs
@@ -14,22 +13,22 @@ from gdatalog.engine.derived import count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.host_tries import on_the_host
-from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
+from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.engine.scan_or_index import indexed, least_scanned
+from gdatalog.importing import uncollected
+from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.rule_text import rule_text
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics, RuleStatistics
 from gdatalog.records import cached_property
 from gdatalog.storage.relation import Relation
-from gdatalog.threads import uncollected
 
 # The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -84,7 +83,7 @@ class StratumDraft:
     @property
     def read_rows(self) -> int:
         """How many rows the rules read, with the stratum's own data."""
-        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
+        names = {atom.name for rule in self.stratum.rules for atom in rule.atoms}
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
         return own + sum(self.inputs.relation(name).length for name in below)
@@ -111,7 +110,7 @@ class StratumDraft:
         if not self.stratum.recursive and context.cluster is None:
             # Sums and scans run on one machine, as a whole.
             if context.settings.algebra != "never" and (
-                rule.aggregated or all_of(Aggregate, rule.body)
+                rule.aggregated or Aggregate in map(type, rule.parts)
             ):
                 options["algebra"] = algebra_of(context.settings, on_cpu, context.limits)
             least = least_scanned(context.settings) if on_cpu else None
@@ -122,7 +121,7 @@ class StratumDraft:
             plan = None if least is None else self._planned(rule, {**options, "scans": least})
             scans = context.thresholds.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
-                names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
+                names = {atom.name for atom in rule.atoms if on_cpu and not self.grows(atom.name)}
                 rows = max([inputs.relation(name).at_most for name in names], default=0)
                 if rows < LATE:
                     plan = self._planned(rule, options)
@@ -144,7 +143,7 @@ class StratumDraft:
             return plan
         read: dict[str, Relation] = {}
         sizes, looked = RuleStatistics(), list[Looked]()
-        for name in dict.fromkeys([atom.name for atom in atoms(rule)]):
+        for name in dict.fromkeys([atom.name for atom in rule.atoms]):
             if self.grows(name):
                 arity = inputs.schemas[name].arity
                 sizes.whole[name] = Assumed(UNKNOWN, UNKNOWN // 10, arity)

@@ -19,9 +19,7 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.row_codes import dictionaries, in_codes, note_codes, note_covers
-from gdatalog.parser.syntax import Atom
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of
 from gdatalog.planner.encoded_constants import encoded_rules
 from gdatalog.planner.rewrite.counts_read import COUNTS
@@ -103,7 +101,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
 
 def _reads_many(stratum: Stratum, inputs: StratumInputs) -> bool:
     """Whether a stratum reads a relation with so many rows that codes may pay."""
-    read = {atom.name for atom in all_of(Atom, *(rule.body for rule in stratum.rules))}
+    read = {atom.name for rule in stratum.rules for atom in rule.atoms}
     least = inputs.context.thresholds.coded_from
     return any(inputs.relation(n).at_most >= least for n in read.difference(stratum.relations))
 

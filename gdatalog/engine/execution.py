@@ -26,7 +26,6 @@ from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.engine.facts.files import Files, find_include, read_program
 from gdatalog.engine.facts.inputs import FileCache, Inputs
 from gdatalog.engine.facts.lists import list_relation
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, meant
 from gdatalog.limits import accounted
@@ -173,7 +172,7 @@ class Execution:
             yield
             return
         strata = evaluator.strata_of(evaluator.asked)
-        names = (atom.name for each in strata for rule in each.rules for atom in atoms(rule))
+        names = (atom.name for each in strata for rule in each.rules for atom in rule.atoms)
         ahead = self.inputs.read_ahead(dict.fromkeys(names), self.context.limits.spare)
         try:
             yield

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.grouped_rows import groups_of, kept_apart, level_of
 from gdatalog.plan.join_plan import Compact, JoinPlan
 from gdatalog.records import dataclass
 from gdatalog.settings import Thresholds
 from gdatalog.storage.trie import Trie
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_KEY_BITS = 62  # of keys in a hash set
 LOOKS, LOOKS_EACH = 16, 4  # scans of 64 bitmap words: for a group, and for each of its rows

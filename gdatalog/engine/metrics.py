@@ -12,12 +12,12 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.limits import Limits
+from gdatalog.overhead import Costs, time_spent
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread

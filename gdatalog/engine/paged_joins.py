@@ -23,7 +23,7 @@ from gdatalog.storage.laid_tries import TrieArrays, layout_of
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.transfers import Paged, PagedTrie
+    from gdatalog.gpu_ops.paged_tries import Paged, PagedTrie
 
 
 SAMPLE = 1 << 13  # sample of the lists that a step reads

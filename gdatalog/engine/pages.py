@@ -8,7 +8,6 @@ the device, and whether cells would move less.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +24,6 @@ from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-
-if TYPE_CHECKING:
-    pass
 
 EVENLY = 1 << 12  # sample values for an index that does not exist
 

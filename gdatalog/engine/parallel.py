@@ -1,12 +1,9 @@
-"""Breadth-first work in parts, each with its own sink: joins on several devices, scans by threads.
+"""Joins on several devices, breadth-first, in parts with sinks of their own.
 
 Each device takes ranges of the first variable's values. Each range leads to about as many rows of
 the next level, and the join of a range is an ordinary join (`plan/cells.py`). The first device
 combines the sinks.
 
-A scan runs the rows of one relation through the steps of a plan, a chunk at a time, and reads no
-index. Several threads scan parts of large relations. The sinks are merged in row order, so that
-sums of floats do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -114,9 +111,6 @@ def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> No
             passed = steps.pop(id(test), None)
             entry.rows_out = passed.rows_out if passed is not None else entry.rows_out
         steps[id(join.steps[0])] = entry
-
-
-# ------------------------------------------------------------------------------------ sinks
 
 
 def _given(sink: RowSet | Bag) -> int:

@@ -17,7 +17,6 @@ from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators.host import OnHost
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed, bytes_there, there
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan, by_parts
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Stratum
@@ -67,9 +66,6 @@ def _left(
     return replace(here, left=looked_at(_cost(here)))
 
 
-# ------------------------------------------------------------------------------ expected work
-
-
 def _most(plan: StratumPlan, context: ExecutionContext) -> float:
     """The rows that the largest rule's compiled loops expect to look at."""
     return max((_loops(rule_plan, context) for _, rule_plan in plan.rules), default=0.0)
@@ -110,9 +106,6 @@ def _why_small(plan: StratumPlan, expected: float, context: ExecutionContext) ->
     return "its joins run breadth-first" if breadth_first else looked_at(cost)
 
 
-# ------------------------------------------------------------------------- where the rows lie
-
-
 def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:
     """By the ids of rules, the bytes to copy from the GPU that make them pay there: many, and more
     than would be copied to it. A recursive stratum's rules pay together."""
@@ -122,7 +115,7 @@ def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:
     groups = [stratum.rules] if together else [(rule,) for rule in stratum.rules]
     found = {}
     for rules in groups:
-        names = {atom.name for rule in rules for atom in atoms(rule)} - own
+        names = {atom.name for rule in rules for atom in rule.atoms} - own
         read = [held for held in map(inputs.relation, sorted(names)) if held.types]
         there = seeds + sum(held.nbytes for held in read if not held.store.on_host)
         if there >= inputs.context.thresholds.gpu_bytes:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdatalog.parser.syntax import Atom
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import dataclass
 
@@ -50,14 +48,10 @@ class PlannedRules:
                 yield rule, later
 
 
-def atoms(rule: CheckedRule) -> list[Atom]:
-    return all_of(Atom, rule.body)
-
-
 def is_recursive(stratum: Stratum, rule: CheckedRule) -> bool:
     """Whether a rule reads relations of its own stratum."""
     if stratum.recursive:
-        for atom in all_of(Atom, rule.body):
+        for atom in rule.atoms:
             if atom.name in stratum.relations:
                 return True
     return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gdatalog.chunks import levels_of
 from gdatalog.engine.planned_rules import PlannedRules, called
 from gdatalog.engine.rules.evaluate import operator_here
 from gdatalog.engine.rules.operator import RuleOperator
-from gdatalog.limits import levels_of
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.adornments import as_called

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Unpack
 
-from gdatalog.parser.syntax import Atom
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.rule import RuleOptions
 from gdatalog.values import TypeName
@@ -45,4 +43,4 @@ def looked_up(rule: CheckedRule) -> bool:
     """Whether the plan of a rule is looked up and stored."""
     if len(rule.span.source.text) >= LONG_TEXT:
         return True
-    return len(all_of(Atom, rule.body)) >= MANY_ATOMS
+    return len(rule.atoms) >= MANY_ATOMS

@@ -15,7 +15,6 @@ from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_run import placed
 from gdatalog.plan.conditions import CONDITIONS, Unsuited
@@ -96,7 +95,7 @@ def run(
     finally:
         for condition in inputs.unfit:
             stratum = plan.stratum
-            read = {atom.name for rule in stratum.rules for atom in atoms(rule)}
+            read = {atom.name for rule in stratum.rules for atom in rule.atoms}
             below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
             inputs.plans.note(condition, stratum, below)
     if not isinstance(plan.root, Placed):

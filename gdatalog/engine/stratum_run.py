@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from gdatalog.account import RAISE, spending, time_spent
+from gdatalog.account import RAISE
 from gdatalog.cancellation import LATE, cancellable
+from gdatalog.chunks import chunk_rows
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
@@ -24,7 +25,7 @@ from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.scan_or_index import scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.limits import chunk_rows
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
@@ -231,7 +232,7 @@ class StratumRun:
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
-                relation, tell = self._given, self._record_index
+                relation, tell = self._named, self._record_index
                 trie_of = semi_joined(join, trie_of, relation, context, tell)
         with limits.watch.work("joining", own.called), measured(timed):
             sources = Sources(trie_of, self.rows_of, self._once)
@@ -276,7 +277,7 @@ class StratumRun:
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
 
-    def _given(self, name: str) -> Relation:
+    def _named(self, name: str) -> Relation:
         """A relation that does not grow, by its name in a plan."""
         return self.inputs.relation(name)
 
@@ -312,11 +313,11 @@ class StratumRun:
         )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        if ref in self.inputs.tries:
+        if self.inputs.tries and ref in self.inputs.tries:
             return self.inputs.tries[ref]
         device = device or self.context.device
         table = self.tables[ref.relation] if self.grows(ref.relation) else None
-        part = parts.get(ref)
+        part = parts.get(ref) if parts else None
         if part is not None:
             relation = part
         else:

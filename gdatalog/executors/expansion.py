@@ -377,11 +377,11 @@ class FrontierExpansion:
                 new &= column != earlier  # {y, z} has one element where y = z
             news.append(new)
         lengths = xp.full(frontier.size, len(columns))
-        values, fresh = xp.stack(columns), xp.stack(news)
+        values, fresh = xp.concatenate(columns), xp.concatenate(news)
         for rows, positions in self._pieces(lengths):
-            left = self.ops.survivors(fresh[positions, rows])
-            rows, positions = rows[left], positions[left]
-            yield self._generated(step, rows, values[positions, rows])
+            places = positions * frontier.size + rows
+            left = self.ops.survivors(fresh[places])
+            yield self._generated(step, rows[left], values[places[left]])
 
     def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         assert step.span is not None

@@ -26,7 +26,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.native import Bound
+    from gdatalog.codegen.native_calls import Bound
     from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
@@ -218,7 +218,7 @@ class PlanFunction:
         self._lengths: dict[str, int] = {}  # of scratch
 
     def _worker(self) -> FreshWorker:
-        from gdatalog.codegen.native import Bound
+        from gdatalog.codegen.native_calls import Bound
 
         printed = self.printed
         outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]

@@ -27,7 +27,7 @@ from gdatalog.threads import PoolTask, begun
 from gdatalog.values import INT_MAX
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.native import Bound
+    from gdatalog.codegen.native_calls import Bound
     from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.printer.module import PrintedPlan
 
@@ -239,7 +239,7 @@ class LoopCall:
     def bound(self, state: Array, own: Mapping[str, Array]) -> tuple[Bound, list[str]]:
         """The function with a worker's arguments, with its own scratch and without a block; and
         those that must be cleared after loops have ended early."""
-        from gdatalog.codegen.native import Bound
+        from gdatalog.codegen.native_calls import Bound
 
         printed = self.printed
         known: dict[str, Array] = {"control": self.control, "state": state, **self.given, **own}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gdatalog.account import spending
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.overhead import spending
 from gdatalog.storage.row_ops import DeviceOps
 
 LARGE_TABLE = 1024  # entries, from which a table on the device is shared

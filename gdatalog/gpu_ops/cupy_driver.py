@@ -1,16 +1,15 @@
-"""The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code; copies
-run in a stream of their own.
+"""The driver of a real GPU: CuPy allocates memory, and launches kernels; copies run in a stream of
+their own.
 
 Each thread has its own current device in CuPy, and the user may have set it. So call the driver,
 and make arrays with its `xp`, inside `driver.use()`. The driver raises CUDA's errors as gdatalog's.
-If a kernel does not compile, the error shows NVRTC's messages next to the lines of the source.
 """
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import local
 from time import perf_counter, sleep
@@ -18,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.kernel_cache import import_cupy
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.compile_errors import compile_error
+from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import (
     CupyCopied,
     CupyCopier,
@@ -29,102 +27,24 @@ from gdatalog.gpu_ops.copies import (
     fetched,
     is_cudas,
 )
-from gdatalog.gpu_ops.virtual_pages import (
-    WORD,
-    Pages,
-    PinnedPages,
-    VirtualMemory,
-    VirtualPages,
-    opened,
-)
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
+from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
+from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
 from gdatalog.records import dataclass
-
-# Without --fmad, products and sums are rounded separately, as in NumPy. Suppressed warnings:
-# functions that a source includes and does not use (177), variables that generated code sets and
-# does not use (550), code that a template cannot reach with one lane (111, 128).
-OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
-
-# A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
-_COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
+from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
-# until AWAKE seconds it lets other threads have the interpreter's lock. Then it sleeps between
-# polls: for 1/SHARE of the time that it has waited, at least SHORT_PAUSE and at most PAUSE.
-# A driver that must not spin sleeps from the start.
+# until AWAKE seconds it gives way to other threads, but does not sleep, since the shortest sleep
+# takes 50 microseconds. Then it sleeps between polls: for 1/SHARE of the time that it has waited,
+# at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
 BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
+MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
-
-
+_give_way = getattr(os, "sched_yield", partial(sleep, 0))
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resources of a kernel, as the compiler reports them: registers, spilled bytes, shared
-    bytes."""
-
-    registers: int
-    spilled: int
-    shared: int
-
-
-class PackedArguments:
-    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
-    them. They keep the arrays alive."""
-
-    __slots__ = ("_arrays", "_places", "_words", "address")
-
-    def __init__(self, args: Sequence[Any]) -> None:
-        self._arrays = args
-        self._words = np.array([_word(value) for value in args] or [0], dtype=np.uint64)
-        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
-        self._places = places + np.uint64(self._words.ctypes.data)
-        self.address = int(self._places.ctypes.data)
-
-
-class CupyKernel:
-    """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
-    threads the device runs at once; `cuda`: CuPy's module."""
-
-    def __init__(
-        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
-    ) -> None:
-        self._function = function
-        self._name = name
-        self._pointer = function.kernel.ptr
-        self._cuda = cuda
-        self._occupancy = occupancy
-        self._resident: dict[int, int] = {}
-
-    @property
-    def resources(self) -> Resources:
-        found = self._function
-        return Resources(found.num_regs, found.local_size_bytes, found.shared_size_bytes)
-
-    def packed(self, args: Sequence[Any]) -> PackedArguments:
-        """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
-        return PackedArguments(args)
-
-    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
-        """Launches `blocks` blocks of `threads` threads."""
-        if blocks <= 0:
-            return  # CUDA would refuse it
-        packed = args if isinstance(args, PackedArguments) else self.packed(args)
-        cuda = self._cuda
-        with explaining_failure(self._name):
-            stream = cuda.get_current_stream().ptr
-            size = blocks, 1, 1, threads, 1, 1, 0
-            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
-
-    def resident(self, threads: int) -> int:
-        """How many blocks of `threads` threads the whole device runs at once."""
-        found = self._resident.get(threads)
-        if found is None:
-            found = self._resident[threads] = self._occupancy(self._pointer, threads)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,29 +69,6 @@ class _Relieved:
         return self._allocate(size)
 
 
-def bare(source: str) -> str:
-    """A source without comments: rules that differ only there share the compiled kernel.
-
-    Line numbers stay. Other characters than ASCII are escaped: CuPy writes the source to a file in
-    the encoding of the locale.
-
-    >>> bare("int x;  // of p(x)\\n// y\\nint y;")
-    'int x;\\n\\nint y;'
-    """
-    return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
-
-
-def _word(value: Any) -> int:
-    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
-    if isinstance(value, (int, np.integer)):
-        return int(value) % (1 << 64)
-    if isinstance(value, (float, np.floating)):
-        return int(np.float64(value).view(np.uint64))
-    if not value.flags.c_contiguous:
-        raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return int(value.data.ptr)
-
-
 class CupyDriver:
     """GPU `number`. `xp`: NumPy's functions on its arrays; `clock`: ticks of the kernels' clock in
     a nanosecond, roughly. `compiles_ahead`: whether threads compile kernels that are not needed
@@ -182,7 +79,10 @@ class CupyDriver:
     def __init__(self, number: int = 0) -> None:
         self.name = f"cuda:{number}"
         self.number = number
-        self.xp: Any = import_cupy()
+        import cupy
+
+        self._cupy: Any = cupy
+        self.xp: Any = ArrayModule(self, cupy)
         # Frees unused memory. Called when an allocation fails, which is then retried once.
         self.relief: Callable[[], None] = lambda: None
         # Whether a thread that waits for a short kernel polls without sleeping. If several threads
@@ -190,13 +90,23 @@ class CupyDriver:
         self.spins = True
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether `_virtual` is known
-        self._words: Any = None  # the kernel that copies words
         self._mine = local()  # what each thread reads through
         with self.use():
-            device = self.xp.cuda.Device(number)
+            device = cupy.cuda.Device(number)
             found = device.attributes
+            self._capability: str = device.compute_capability
             self.clock = int(found.get("ClockRate", USUAL_CLOCK)) / 1e6
             self._processors = int(found["MultiProcessorCount"])
+
+    def prepare(self) -> None:
+        """Loads what every query needs on another thread: the kernels of arrays, and the sorts and
+        sums that CuPy contains."""
+
+        def load() -> None:
+            with suppress(Exception), self.use():  # the first query raises what fails
+                self.xp.cumsum(self.xp.sort(self.xp.arange(2)))
+
+        begun(load)
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -205,7 +115,7 @@ class CupyDriver:
         Raises CUDA's errors as gdatalog's. When the GPU's memory is full, it first frees unused
         memory and tries again.
         """
-        cuda = self.xp.cuda
+        cuda = self._cupy.cuda
         try:
             with cuda.Device(self.number), explaining_failure(f"a query on {self.name}"):
                 allocator = cuda.get_allocator()  # may be RMM's, or ours already
@@ -228,31 +138,34 @@ class CupyDriver:
         First call the other driver's `synchronize`, so that the array is finished. Keep the array
         until this driver's `synchronize`, so that the copy is finished.
         """
-        if not array.size:
-            return self.xp.empty(array.shape, dtype=array.dtype)
-        return array.copy()  # on the GPU of this thread
+        return self.xp.copy(array)
 
     def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, CupyKernel]:
         """The kernels of a source, compiled or from a cache. `whole` must have expanded the
         source's includes. `label`: the rule, for errors."""
-        module = self.xp.RawModule(code=bare(source), options=OPTIONS)
+        module = loaded(self._cupy.cuda, self._cupy.__version__, self._capability, source, label)
         made: dict[str, CupyKernel] = {}
         for name in names:
-            try:
-                function = module.get_function(name)
-                _ = function.kernel  # compiles, or loads from the cache
-            except self.xp.cuda.compiler.CompileException as refused:
-                raise compile_error(refused.get_message(), source, label) from None
-            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self.xp.cuda)
+            function = module.get_function(name)
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self._cupy.cuda)
         return made
 
+    def scan(self, array: Any) -> None:
+        """Replaces each entry by the sum of all up to it."""
+        cub = self._cupy.cuda.cub
+        for start in range(0, array.size, MOST_SCANNED):
+            part = array[start : start + MOST_SCANNED]
+            if start:
+                part[:1] += array[start - 1 : start]
+            cub.device_scan(part, cub.CUPY_CUB_CUMSUM)
+
     def _fit(self, pointer: int, threads: int) -> int:
-        each = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(pointer, threads, 0)
+        each = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(pointer, threads, 0)
         return int(each) * self._processors
 
     def copier(self) -> CupyCopier:
         """A new stream of copies."""
-        return CupyCopier(self.xp.cuda)
+        return CupyCopier(self._cupy.cuda)
 
     @property
     def page(self) -> int:
@@ -273,7 +186,7 @@ class CupyDriver:
 
     def pages(self, size: int) -> Pages:
         """A range of `size` bytes, all of whose pages start in the host's memory."""
-        cuda = self.xp.cuda
+        cuda = self._cupy.cuda
         with explaining_failure("pages of an index"):
             if not self.page or self._virtual is None:
                 # Not from CuPy's pool, which rounds sizes up to a power of two and keeps them.
@@ -287,49 +200,47 @@ class CupyDriver:
         """An array at an address."""
         if not length:
             return self.xp.empty(0, dtype=dtype)
-        size, cuda = length * np.dtype(dtype).itemsize, self.xp.cuda
+        size, cuda = length * np.dtype(dtype).itemsize, self._cupy.cuda
         memory = cuda.UnownedMemory(address, size, owner, self.number)
         return self.xp.ndarray((length,), dtype, cuda.MemoryPointer(memory, 0))
 
     def _copy(self, source: int, target: int, size: int) -> None:
         """Copies with a kernel: CUDA's own copies treat a whole range like its first page."""
-        if self._words is None:
-            self._words = self.xp.ElementwiseKernel("uint64 x", "uint64 y", "y = x", "copy_words")
         length = -(-size // WORD)
-        self._words(self._at(source, length, "u8", None), self._at(target, length, "u8", None))
+        self.xp.copyto(self._at(target, length, "u8", None), self._at(source, length, "u8", None))
 
     def fetched(self, array: Any) -> Any:
         """The array as a NumPy array; a large one through pinned buffers, several times as fast."""
-        return fetched(self.xp.cuda, array)
+        return fetched(self._cupy.cuda, array)
 
     def free_memory(self) -> int:
         """The GPU's free memory and the unused memory of CuPy's pool."""
-        pool = self.xp.get_default_memory_pool()
-        free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+        pool = self._cupy.get_default_memory_pool()
+        free = int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
         most = int(pool.get_limit())
         return min(free, most - int(pool.used_bytes())) if most else free
 
     def release(self) -> None:
         """Returns the unused memory of CuPy's pool, which other libraries may want."""
-        self.xp.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_memory_pool().free_all_blocks()
 
     def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
         """The launches of a function as a CUDA graph, which is launched as one. The function has
         run before, and its arguments stay; it does not wait."""
-        stream = self.xp.cuda.Stream(non_blocking=True)
+        stream = self._cupy.cuda.Stream(non_blocking=True)
         with explaining_failure("a graph of kernels"), stream:
             stream.begin_capture()
             try:
                 launch()
             finally:
                 graph = stream.end_capture()
-        return lambda: graph.launch(self.xp.cuda.get_current_stream())
+        return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
         fetch = self._begin_to_read(arrays)
-        event = self.xp.cuda.Event(disable_timing=True)
+        event = self._cupy.cuda.Event(disable_timing=True)
         event.record()
         return Reading(event, fetch)
 
@@ -352,7 +263,7 @@ class CupyDriver:
             while True:
                 try:
                     # `event.done` stays false after a kernel has failed.
-                    status = self.xp.cuda.runtime.eventQuery(reading.event.ptr)
+                    status = self._cupy.cuda.runtime.eventQuery(reading.event.ptr)
                     if status != NOT_READY:
                         reading.event.synchronize()
                         break
@@ -362,7 +273,7 @@ class CupyDriver:
                     if waited > AWAKE or not self.spins:
                         sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
                     elif waited > BUSY:
-                        sleep(0)
+                        _give_way()
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
@@ -377,7 +288,7 @@ class CupyDriver:
         """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
         if not arrays:
             return list
-        cuda, mine = self.xp.cuda, self._mine
+        cuda, mine = self._cupy.cuda, self._mine
         sizes = [array.nbytes for array in arrays]
         if sum(sizes) + 8 * len(sizes) > PINNED:
             return lambda: [fetched(cuda, array) for array in arrays]
@@ -396,16 +307,21 @@ class CupyDriver:
             at += -(-size // 8) * 8
         return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
 
+    def clear(self, array: Any) -> None:
+        """Sets an array to zeros."""
+        stream = self._cupy.cuda.get_current_stream().ptr
+        self._cupy.cuda.runtime.memsetAsync(array.data.ptr, 0, array.nbytes, stream)
+
     def write(self, array: Any, values: Any) -> None:
         """Writes a few values of the host to an array, before later kernels."""
-        runtime, stream = self.xp.cuda.runtime, self.xp.cuda.get_current_stream().ptr
+        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
         to = runtime.memcpyHostToDevice  # CUDA has read the host's memory when it returns
         runtime.memcpyAsync(array.data.ptr, values.ctypes.data, values.nbytes, to, stream)
 
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for
         nothing. A kernel could not write it: it might have to wait for the running kernel."""
-        cuda = self.xp.cuda
+        cuda = self._cupy.cuda
         held = cuda.alloc_pinned_memory(8)
         np.frombuffer(held, np.int64, 1)[0] = value
         beside = cuda.Stream(non_blocking=True)
@@ -417,4 +333,4 @@ class CupyDriver:
     def synchronize(self) -> None:
         """Waits for all launched kernels and raises their errors."""
         with explaining_failure("a kernel"):
-            self.xp.cuda.get_current_stream().synchronize()
+            self._cupy.cuda.get_current_stream().synchronize()

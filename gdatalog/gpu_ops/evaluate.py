@@ -13,13 +13,13 @@ from __future__ import annotations
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from gdatalog.account import spending
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.expressions import ColumnOf, Scope, constant, either, to_keys, to_values
 from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations
+from gdatalog.overhead import spending
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill

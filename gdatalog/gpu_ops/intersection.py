@@ -9,14 +9,13 @@ is generated for the number of lists, their types and the tests, from building b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
-from gdatalog.gpu_ops.intersection_sources import FusedText, ranges_text, totals_text
-from gdatalog.gpu_ops.kernels import TILE, type_of
+from gdatalog.gpu_ops.intersection_sources import FusedText, totals_text
+from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
-
-# Searches in the lists of levels: one kernel each, one thread for each value.
 
 
 class Searches(ExpressionOperations):
@@ -28,50 +27,29 @@ class Searches(ExpressionOperations):
 
     def find(self, level: TrieLevel, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
-        size, dense = len(values), level.dense_index()
-        values = self.xp.ascontiguousarray(values)
-        found = self.xp.empty(size, dtype=self.place_of(len(level)))
-        if not size:
-            return found
-        types = {"VALUE": type_of(level.values), "SOUGHT": type_of(values)}
-        types |= {"OFFSET": "i64", "PARENT": "i64", "PLACE": type_of(found)}
-        args: list[Array | int]
-        if dense is not None:
-            least, index = dense
-            args = [index, values, found, least, len(index), size]
-        else:
-            args = [level.values, values, found, len(level), size]
-        name = "find_sorted" if dense is None else "find_dense"
-        self.kernels.launch('#include "lookup.cuh"\n', name, types, size, args)
-        return found
+        return self._searched(level, None, values, self.place_of(len(level)), None)
 
     def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
         """Positions of values in their parents' lists, -1 if absent."""
-        found = self.xp.empty(len(values), dtype=self.place_of(len(level)))
-        return self._search("find_in", level, parents, values, found)
+        return self._searched(level, parents, values, self.place_of(len(level)), None)
 
     def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
         """Where each value would stand in its parent's list; after an equal one if
         `after_equal`."""
-        found = self.xp.empty(len(values), dtype=self.xp.int64)
-        return self._search("bound_in", level, parents, values, found, int(after_equal))
+        return self._searched(level, parents, values, self.xp.int64, after_equal)
 
-    def _search(
-        self, name: str, level: TrieLevel, parents: Array, values: Array, found: Array, *how: int
+    def _searched(
+        self,
+        level: TrieLevel,
+        parents: Array | None,
+        values: Array,
+        place: Any,
+        after_equal: bool | None,
     ) -> Array:
-        size = len(values)
-        if not size:
-            return found
-        values = self.xp.ascontiguousarray(values)
-        types = {
-            "VALUE": type_of(level.values),
-            "OFFSET": type_of(level.offsets),
-            "PARENT": type_of(parents),
-            "SOUGHT": type_of(values),
-            "PLACE": type_of(found),
-        }
-        args = [level.values, level.offsets, parents, values, found, *how, size]
-        self.kernels.launch('#include "lookup.cuh"\n', name, types, size, args)
+        found = self.xp.empty(len(values), dtype=place)
+        if len(values):
+            values = self.xp.ascontiguousarray(values)
+            self.kernels.arrays.look_up(found, level, parents, values, after_equal)
         return found
 
 
@@ -152,12 +130,11 @@ class Intersections(Searches):
         return args
 
     def _cuts(self, ends: Array, size: int) -> Array:
-        """The row in which each tile of entries begins (lookup.cuh); empty if there is one tile."""
+        """The row in which each tile of entries begins; empty if there is one tile."""
         xp, tiles = self.xp, -(-size // TILE)
         cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
         if tiles > 1:
-            args = [ends, cuts, len(ends), size, tiles]
-            self.kernels.launch('#include "lookup.cuh"\n', "partition", {}, 4 * tiles, args)
+            self.kernels.arrays.partition(ends, cuts, size)
         return cuts
 
     def ranges(
@@ -169,12 +146,8 @@ class Intersections(Searches):
         if not size:
             return starts, lengths
         parents = xp.ascontiguousarray(parents)
-        bounds = [xp.ascontiguousarray(bound) for _, bound in cuts]
-        text = ranges_text(
-            level, parents, [(op, type_of(b)) for (op, _), b in zip(cuts, bounds, strict=True)]
-        )
-        args = [level.values, level.offsets, parents, *bounds, starts, lengths, size]
-        self.kernels.launch(text, "ranges", {}, size, args)
+        bounds = [(op, xp.ascontiguousarray(bound)) for op, bound in cuts]
+        self.kernels.arrays.ranges(level, parents, bounds, starts, lengths)
         return starts, lengths
 
     def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:

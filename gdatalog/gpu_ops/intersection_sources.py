@@ -2,37 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Lookup, TrieLevel
-
-
-def ranges_text(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
-    """The source of the kernel that cuts lists by comparisons with these operators and types."""
-    params = [
-        f"ARRAY(const {type_of(level.values)}) values",
-        f"ARRAY(const {type_of(level.offsets)}) offsets",
-        f"ARRAY(const {type_of(parents)}) parents",
-        *(f"ARRAY(const {kind}) bounds{at}" for at, (_, kind) in enumerate(cuts)),
-        "ARRAY(i64) starts",
-        "ARRAY(i64) lengths",
-        "i64 size",
-    ]
-    lines = [
-        '#include "search.cuh"',
-        f"KERNEL(ranges)({', '.join(params)}) {{",
-        "    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {",
-        "        const i64 parent = parents[at];",
-        "        i64 lo = offsets[parent], hi = offsets[parent + 1];",
-    ]
-    for at, (op, _) in enumerate(cuts):
-        side = "upper" if op in ("<=", ">") else "lower"
-        edge = "hi" if op in ("<", "<=") else "lo"
-        lines.append(f"        {edge} = {side}_bound(values, lo, hi, bounds{at}[at]);")
-    lines += ["        starts[at] = lo;", "        lengths[at] = hi - lo;", "    }", "}"]
-    return "\n".join(lines) + "\n"
+from gdatalog.storage.trie import Lookup
 
 
 def totals_text(count: int) -> str:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.account import spending
+from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
+from gdatalog.overhead import spending
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver
+    from gdatalog.gpu_ops.cupy_kernel import CupyKernel
     from gdatalog.storage.table import Array
 
 
@@ -30,10 +32,11 @@ def type_of(array: Array) -> str:
 
 
 class Kernels:
-    """The kernels of one driver, each compiled on first use."""
+    """The kernels of one driver, each compiled on first use. `arrays`: those of any type."""
 
     def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
+        self.arrays = getattr(driver.xp, "kernels", None) or Elementwise(driver)
         self._known: dict[tuple[str, str], CupyKernel] = {}
 
     def kernel(self, text: str, name: str) -> CupyKernel:

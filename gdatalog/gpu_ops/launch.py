@@ -16,7 +16,6 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.calls import (
     CLEARED,
     DTYPES,
@@ -40,12 +39,13 @@ from gdatalog.gpu_ops.control_words import (
     Word,
     capacity,
 )
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists
 from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import is_on_host
@@ -61,7 +61,7 @@ FEWER = 4  # times fewer tiles, if each needs more of the pool
 PLACED_HERE = 1 << 16  # rows, below which the host says where they lie
 # Bytes of the first blocks, which come with the control words of a run that may be brief; and of
 # all its blocks, if they come next.
-FIRST_BYTES, NEXT_BYTES = 1 << 16, 1 << 20
+FIRST_BYTES, NEXT_BYTES = 1 << 16, 1 << 18
 
 
 @dataclass(slots=True)
@@ -74,7 +74,12 @@ class _Pool:
     counts: Array  # how many rows each block has
     previous: Array  # the previous block of each block's tile
     nbytes: int  # of the outputs
-    few: tuple[Array, ...]  # the counts and rows of the first blocks
+    few: tuple[Array, ...]  # the counts and rows of the blocks that are read first
+
+    def read_first(self, blocks: int) -> None:
+        first = min(self.count, blocks)
+        rows = [output[: first * self.block_rows] for output in self.outputs]
+        self.few = self.counts[:first], *rows
 
 
 @dataclass(slots=True)
@@ -165,7 +170,8 @@ class Launch:
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
         part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
-        given["sizes"] = self.xp.asarray(np.array([*part, *sizes] or [0], dtype=np.int64))
+        self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
+        given["sizes"] = self.xp.asarray(self.sizes)
         for argument in printed.arguments:
             if argument.kind in SHARED:
                 at = argument.levels[0]
@@ -220,14 +226,14 @@ class Launch:
         """The rows, as blocks of columns: launches until no work is left. Blocks of one row a
         worker lie on the host, if no other device has a part of the work; if `brief`, so do few
         rows."""
-        self.limits, pool, found = limits, self.pool, _FoundBlocks()
+        self.limits, pool, found, driver = limits, self.pool, _FoundBlocks(), self.shared.driver
         self.wanted = EVERYTHING if wanted is None else wanted
         self._take_queue()
         self.limits.charge("lists of tiles", self.scratch_bytes)
         while True:
             self._make_room(found, pool.nbytes)
             for array in self.cleared:  # a launch that ended early leaves marks, or counts
-                array.fill(0)
+                driver.clear(array)
             status, counts, outputs = self._launched(pool, brief)
             rows = self._drain(outputs, counts, self.block_rows)
             if rows is not None:
@@ -249,16 +255,16 @@ class Launch:
             self._memory, self._listed = memory, None
             self._cleared = memory[: self.words]
             self.control, self.ring = memory[:CONTROL_WORDS], memory[CONTROL_WORDS : self.words]
-        self._cleared.fill(0)
+        self.shared.driver.clear(self._cleared)
 
     def _new_pool(self, count: int) -> _Pool:
         xp, rows = self.xp, self.block_rows
         outputs = [xp.empty(count * rows, dtype=DTYPES[a.type]) for a in self.loops.outputs]
         counts, previous = (xp.empty(count, dtype=xp.int32) for _ in range(2))
         size = sum(output.nbytes for output in outputs)
-        first = min(count, FIRST_BYTES * count // max(1, size))
-        few = counts[:first], *(output[: first * rows] for output in outputs)
-        return _Pool(count, rows, outputs, counts, previous, size, few)
+        pool = _Pool(count, rows, outputs, counts, previous, size, ())
+        pool.read_first(FIRST_BYTES * count // max(1, size))
+        return pool
 
     def _make_room(self, found: _FoundBlocks, size: int) -> None:
         """Moves rows to the host if a pool of `size` bytes needs their room."""
@@ -279,7 +285,7 @@ class Launch:
         here = self.loops.printed.single and self.part is WHOLE
         reads: tuple[Array, ...] = (control, *outputs)
         if outputs and not here:
-            pool.counts.fill(0)
+            driver.clear(pool.counts)
             reads = control, *(pool.few if brief else (pool.counts,))
         self.kernel.launch(self.grid, THREADS, self._arguments(pool))
         stop = (Word.STOP,), int(Reason.STOPPED)
@@ -298,6 +304,7 @@ class Launch:
             counts, rows = driver.fetched(pool.counts[:used]), []
             if brief and used * pool.nbytes <= NEXT_BYTES * pool.count:
                 rows = [driver.fetched(output[: used * pool.block_rows]) for output in outputs]
+                pool.read_first(used + used // 2)  # the next run may have as many
         return status, counts[:used], rows or outputs
 
     def _arguments(self, pool: _Pool) -> Any:

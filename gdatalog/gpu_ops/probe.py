@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gdatalog.gpu_ops.context import begin, driver_library
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 
@@ -58,17 +58,17 @@ class Probe:
     trial: str | None = None  # the error of a first kernel
 
 
-def look(number: int = 0) -> Probe:
-    """Probes this machine, and whether GPU `number` runs a kernel."""
+def look(number: int = 0, trial: bool = True) -> Probe:
+    """Probes this machine, and with `trial` whether GPU `number` runs a kernel."""
     seen = look_at_driver()
     if number >= len(seen.cards) or (seen.cuda or (0, 0)) < LEAST_CUDA or len(seen.packages) > 1:
         return seen
-    return _with_cupy(seen, number)
+    return _with_cupy(seen, number, trial)
 
 
 def look_at_driver() -> Probe:
     """Probes driver, GPUs and packages; imports nothing."""
-    visible, library = os.environ.get("CUDA_VISIBLE_DEVICES"), _library()
+    visible, library = os.environ.get("CUDA_VISIBLE_DEVICES"), driver_library()
     seen = Probe(visible, _hardware(), library is not None, packages=tuple(_packages()))
     if library is None or (visible is not None and visible.strip() in ("", "-1")):
         return seen
@@ -81,14 +81,15 @@ def look_at_driver() -> Probe:
     return replace(seen, driver=_version(), cuda=cuda, cards=tuple(_cards_of(library)))
 
 
-def _with_cupy(seen: Probe, number: int) -> Probe:
+def _with_cupy(seen: Probe, number: int, trial: bool) -> Probe:
     """Adds what CuPy reports. Once CuPy is imported, this process keeps the GPU open."""
-    from gdatalog.codegen.kernel_cache import import_cupy
-
+    context = begin(number)
     try:
-        cupy = import_cupy()
+        import cupy
     except Exception as problem:
         return replace(seen, broken=_said(problem))
+    finally:
+        context.wait()
     built = int(cupy.cuda.driver.get_build_version()) // 1000
     seen = replace(seen, built=built)
     if seen.cuda is not None and built > seen.cuda[0]:
@@ -98,13 +99,20 @@ def _with_cupy(seen: Probe, number: int) -> Probe:
     except Exception as problem:
         return replace(seen, no_nvrtc=_said(problem))
     seen = replace(seen, nvrtc=(int(major), int(minor)))
+    return replace(seen, trial=_trial(number)) if trial else seen
+
+
+def _trial(number: int) -> str | None:
+    """The error of a first kernel."""
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver
+
     try:
-        with cupy.cuda.Device(number):
-            if int((cupy.arange(4) + 1).get().sum()) != 10:
-                return replace(seen, trial="1 + 2 + 3 + 4 is not 10 there")
+        driver = CupyDriver(number)
+        with driver.use():
+            found = int(driver.xp.arange(5).sum())
     except Exception as problem:
-        return replace(seen, trial=_said(problem))
-    return seen
+        return _said(problem)
+    return None if found == 10 else "1 + 2 + 3 + 4 is not 10 there"
 
 
 def _said(problem: Exception) -> str:
@@ -125,14 +133,6 @@ def _hardware() -> bool:
         except OSError:
             continue
     return False
-
-
-def _library() -> ctypes.CDLL | None:
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        return None
 
 
 def _refusal(library: ctypes.CDLL, status: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.launch import WHOLE, Launch
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -41,10 +41,11 @@ HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
 
 @dataclass(frozen=True, slots=True)
 class RoundLoops:
-    """Loops that read the new rows of relation `follows`, and add rows to relation `into`."""
+    """Loops that add rows to relation `into`: in each round those that they find from the new rows
+    of relation `follows`; without it, once before the rounds."""
 
     run: LoopRun
-    follows: int
+    follows: int | None
     into: int
 
 
@@ -53,8 +54,8 @@ class GrowingRows:
     """The distinct rows of a relation, one after the other.
 
     `columns` have room for more than the `count` rows. Rows from `begin` to `end` are the new ones
-    that rules read, later ones the current round has found. `most`: how many are possible.
-    `passing`: rows before the new ones are not needed.
+    that rules read (at first, those that no rule has found), later ones the round has found.
+    `most`: how many are possible. `passing`: rows before the new ones are not needed.
     """
 
     columns: Columns
@@ -97,7 +98,8 @@ class _RoundLaunch(Launch):
 
     @property
     def held(self) -> int:
-        return self.scratch_bytes + int(self.ring.nbytes) + self.pool.nbytes
+        held: int = self.scratch_bytes + self.ring.nbytes + self.pool.nbytes
+        return held
 
     @property
     def most(self) -> int:
@@ -111,7 +113,7 @@ class _RoundLaunch(Launch):
 
     def use(self, words: Array, sizes: int, control: int) -> None:
         """Takes words of the board for its own."""
-        self.given["sizes"] = words[sizes : sizes + len(self.given["sizes"])]
+        self.given["sizes"] = words[sizes : sizes + len(self.sizes)]
         self.control = words[control : control + CONTROL_WORDS]
 
     def follow(self, columns: Columns) -> None:
@@ -136,8 +138,8 @@ class _RoundLaunch(Launch):
 
 
 class DeviceRounds:
-    """The rounds of one fixpoint. First `add` all rules, then `prepare`. `found`: how many rows
-    each rule has found so far."""
+    """The rounds of one fixpoint. First `add` all rules, those without new rows last, then
+    `prepare`, then run what is `first`. `found`: how many rows each rule has found so far."""
 
     def __init__(
         self, walks: Walks, kernels: Kernels, relations: Sequence[GrowingRows], limits: Limits
@@ -146,6 +148,8 @@ class DeviceRounds:
         self.xp: Any = walks.driver.xp
         self.kernels, self.relations = kernels, relations
         self.launches: list[_RoundLaunch] = []
+        self.board: Any = None
+        self.began = False  # whether what runs once has run
         self.found: list[int] = []
         self.words = BOARD_WORDS + GROWN_WORDS * len(relations)
         self._changed()
@@ -159,43 +163,53 @@ class DeviceRounds:
 
     def prepare(self) -> None:
         """Prepares what rules share, and makes room for the first round."""
-        for rows in self.relations:
-            rows.begin, rows.end = 0, rows.count
+        self.followers = [launch for launch in self.launches if launch.follows is not None]
+        self.running = self.launches
         self.next, self.resume = (
             self.kernels.kernel('#include "rounds.cuh"\n', name)
             for name in ("next_round", "resume")
         )
-        self._make_board()
         self._make_room(1)
-        self._ended = self.next.packed([self.board, len(self.relations), len(self.launches)])
+        self._make_board()
+        self._ended = self.next.packed([self.board, len(self.relations), len(self.followers)])
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
-        words = np.zeros(self.words, dtype=np.int64)
         places, total = [], self.words
         for launch in self.launches:
             sizes = -(-total // LINE) * LINE
-            control = -(-(sizes + len(launch.given["sizes"])) // LINE) * LINE
+            control = -(-(sizes + len(launch.sizes)) // LINE) * LINE
             total = control + CONTROL_WORDS
             places.append((sizes, control))
-            words[launch.at + FOLLOWS] = BOARD_WORDS + GROWN_WORDS * launch.follows
-            words[launch.at + SIZES : launch.at + FOLLOWER_WORDS] = sizes, control
-        self.board = self.xp.zeros(total, dtype=np.int64)
-        self.board[: self.words] = self.xp.asarray(words)
+        words = np.zeros(total, dtype=np.int64)
+        for number, rows in enumerate(self.relations):
+            words[BOARD_WORDS + GROWN_WORDS * number + ROWS] = rows.count
         for launch, (sizes, control) in zip(self.launches, places, strict=True):
-            own = launch.given["sizes"]
-            self.board[sizes : sizes + len(own)] = own
+            if launch.follows is not None:
+                words[launch.at + FOLLOWS] = BOARD_WORDS + GROWN_WORDS * launch.follows
+            words[launch.at + SIZES : launch.at + FOLLOWER_WORDS] = sizes, control
+            words[sizes : sizes + len(launch.sizes)] = launch.sizes
+        self.board = self.xp.asarray(words)
+        for launch, (sizes, control) in zip(self.launches, places, strict=True):
             launch.use(self.board, sizes, control)
         self.stops = [control + int(Word.STOP) for _, control in places]
         self.statuses = [control + int(Word.STATUS) for _, control in places]
-        for number in range(len(self.relations)):
-            self._place(number)
 
     # ---------------------------------------------------------------------------------- rounds
+
+    def first(self) -> None:
+        """Runs what runs once, and begins the first round."""
+        once = self.launches[len(self.followers) :]
+        for launch in once:
+            self._queue(launch)
+        for launch in once:
+            self._finish(launch, self._wait(self.driver.reading([self.board])))
+        self.end_round()
 
     def run(self) -> Iterator[None]:
         """Runs rounds until no row is new; yields after each. Raises a `MemoryError` before or in
         the middle of a round if there is no room for more rows."""
+        self._make_room(1)
         ahead = self._queued()
         while True:
             reading, ahead = ahead, None
@@ -206,7 +220,7 @@ class DeviceRounds:
                 if ahead is not None:
                     self._wait(ahead)  # does nothing
                     ahead = None
-                for launch in self.launches:
+                for launch in self.followers:
                     self._finish(launch, self._wait(self.driver.reading([self.board])))
                 self.end_round()
             else:
@@ -233,6 +247,7 @@ class DeviceRounds:
         return None if launch.counters is None else self.xp.asnumpy(launch.counters)
 
     def end_round(self) -> None:
+        self.running, self.began = self.followers, True
         self.next.launch(1, THREADS, self._ended)
         self._read(self._wait(self._reading()))
 
@@ -245,7 +260,7 @@ class DeviceRounds:
         return self._reading()
 
     def _launch_all(self) -> None:
-        for launch in self.launches:
+        for launch in self.followers:
             self._queue(launch)
         self.next.launch(1, THREADS, self._ended)
 
@@ -283,8 +298,10 @@ class DeviceRounds:
         """Takes the numbers of rows."""
         for number, rows in enumerate(self.relations):
             at = BOARD_WORDS + GROWN_WORDS * number
-            rows.count, rows.begin, rows.end = words[at : at + GROWN_WORDS].tolist()
-        self.found = [int(words[launch.at + FOUND]) for launch in self.launches]
+            rows.count, begin, end = words[at : at + GROWN_WORDS].tolist()
+            if self.began:
+                rows.begin, rows.end = begin, end
+        self.found = [int(words[each.at + FOUND]) for each in self.launches]
 
     def _finish(self, launch: _RoundLaunch, words: Array) -> None:
         """Launches the kernel of a rule again as long as its pool was full. `words`: the board."""
@@ -308,7 +325,7 @@ class DeviceRounds:
     def _needed(self, number: int, rounds: int) -> int:
         """The capacity that a relation needs for so many more rounds, whatever they find."""
         rows = self.relations[number]
-        each = sum(launch.most for launch in self.launches if launch.into == number)
+        each = sum(launch.most for launch in self.running if launch.into == number)
         return min(rows.most, rows.count + rounds * each)
 
     def _roomy(self, rounds: int) -> bool:
@@ -355,15 +372,21 @@ class DeviceRounds:
         """Tells the device where a relation's rows are."""
         self._changed()
         rows, at = self.relations[number], BOARD_WORDS + GROWN_WORDS * number
-        part = np.array([rows.count, rows.begin, rows.end], dtype=np.int64)
-        self.board[at : at + GROWN_WORDS] = self.xp.asarray(part)
-        read = np.array([rows.begin, rows.end - rows.begin], dtype=np.int64)
         for launch in self.launches:
             if launch.follows == number:
-                launch.given["sizes"][:2] = self.xp.asarray(read)
                 launch.follow(rows.columns)
             if launch.into == number:
                 launch.appending = None
+        if self.board is None:
+            return
+        read = (rows.begin, rows.end) if self.began else (0, 0)
+        part = np.array([rows.count, *read], dtype=np.int64)
+        self.board[at : at + GROWN_WORDS] = self.xp.asarray(part)
+        begin, end = read
+        given = self.xp.asarray(np.array([begin, end - begin], dtype=np.int64))
+        for launch in self.launches:
+            if launch.follows == number:
+                launch.given["sizes"][:2] = given
 
     def close(self) -> None:
         """Ends the charges of launches."""

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
+from gdatalog.overhead import spending
 from gdatalog.storage.row_ops import DeviceRows
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
@@ -46,10 +46,9 @@ class Arrays:
         """The values of arrays of one int each, in one round trip."""
         if not scalars:
             return []
-        xp = self.xp
-        together = xp.stack([xp.asarray(scalar).astype(xp.int64).reshape(()) for scalar in scalars])
-        found: list[int] = together.tolist()
-        return found
+        reading = self.driver.reading(scalars)
+        found = self.driver.wait(lambda: None, None, (), 0, reading)
+        return [int(scalar.item()) for scalar in found]
 
     def to_host(self, columns: Sequence[Array]) -> Columns:
         """Copies columns to host memory, as NumPy arrays."""
@@ -64,16 +63,8 @@ class Arrays:
 
     def survivors(self, mask: Array) -> Array:
         """The indices of the rows that pass a test. Waits for their count."""
-        xp, size = self.xp, len(mask)
-        place = self.place_of(size)
-        if not size:
-            return xp.empty(0, dtype=place)
-        if mask.dtype != bool:
-            mask = mask != 0
-        found, state = xp.empty(size, dtype=place), self.state_of(size)
-        types = {"PLACE": "i32" if place == xp.int32 else "i64"}
-        self.kernels.launch(_ROWS, "survivors", types, size, [mask, found, state, size])
-        return self.kept(found, state)
+        found: Array = self.xp.flatnonzero(mask)
+        return found
 
     def place_of(self, size: int) -> Any:
         """The integer type for positions in an array of `size` entries."""

@@ -11,15 +11,16 @@ from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
-from gdatalog.account import spending
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.buffers import Buffers
-from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
 from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
+from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.row_ops import DeviceOps
 

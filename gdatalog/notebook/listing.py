@@ -8,7 +8,7 @@ from gdatalog.records import dataclass
 from gdatalog.relations import catalog
 from gdatalog.shell.messages import aligned
 from gdatalog.shell.statements import known_size
-from gdatalog.values import visible_html
+from gdatalog.terminal_text import visible_html
 
 INVALID = "invalid"
 

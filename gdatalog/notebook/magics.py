@@ -32,8 +32,8 @@ from gdatalog.shell.commands.settings import shown_settings
 from gdatalog.shell.messages import aligned, say, size_of
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.shell.statements import schema_text
+from gdatalog.terminal_text import visible, visible_lines
 from gdatalog.user_settings import all_settings, parse_settings, setting
-from gdatalog.values import visible, visible_lines
 
 # The shell's attribute for our magics, and IPython's mark for lines without `$` expansion.
 OURS = "_gdatalog_magics"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from gdatalog.cancellation import interrupt_message
 from gdatalog.errors import Error
-from gdatalog.values import visible_lines
+from gdatalog.terminal_text import visible_lines
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gdatalog.cancellation import Watch
 from gdatalog.progress import duration
 from gdatalog.shell.progress_line import ProgressPoll
-from gdatalog.values import visible_html
+from gdatalog.terminal_text import visible_html
 
 AFTER = 0.5  # seconds until the bar appears
 # Content to display, by MIME type.

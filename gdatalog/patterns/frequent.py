@@ -14,17 +14,13 @@ Shapes without labels are few, and known beforehand. Each has rules in which lab
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gdatalog.cancellation import current_watch
 from gdatalog.patterns.grown import grown, parts, turns
 from gdatalog.patterns.pattern import NAMES
 from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    pass
-
 
 Measure = Literal["mni", "instances"]
 

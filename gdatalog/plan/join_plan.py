@@ -59,9 +59,14 @@ def slots(expr: Expr) -> frozenset[str]:
     """The variables that an expression reads."""
     if isinstance(expr, Slot):
         return frozenset({expr.name})
-    if isinstance(expr, Apply):
-        return frozenset().union(*map(slots, expr.args)) if expr.args else frozenset()
-    return frozenset()
+    names: set[str] = set()
+    todo = [expr]
+    for part in todo:
+        if isinstance(part, Slot):
+            names.add(part.name)
+        elif isinstance(part, Apply):
+            todo += part.args
+    return frozenset(names)
 
 
 Version = Literal["full", "old", "delta"]

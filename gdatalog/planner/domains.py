@@ -14,7 +14,7 @@ from typing import get_args
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.bindings import neighbours
-from gdatalog.planner.check.walk import Node, all_of, walk
+from gdatalog.planner.check.walk import Node, walk
 from gdatalog.records import dataclass
 
 Column = tuple[str, int]  # a relation's name, and a column
@@ -123,7 +123,7 @@ class _UnionFind:
             self._head(arg, (rule.head.name, at))
         if rule.body is not None:
             self._literal(rule.body)
-            atoms = all_of(s.Atom, rule.body)
+            atoms = rule.atoms
             names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, s.Var))
             self._met.update((number, name) for name, uses in names.items() if uses > 1)
 

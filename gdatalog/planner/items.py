@@ -272,7 +272,13 @@ def places_of(name: str, items: Iterable[Item]) -> list[tuple[AtomItem, int]]:
 
 
 def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:
-    return frozenset().union(*map(p.slots, exprs))
+    names: set[str] = set()
+    for expr in exprs:
+        if isinstance(expr, p.Slot):
+            names.add(expr.name)
+        elif isinstance(expr, p.Apply):
+            names |= p.slots(expr)
+    return frozenset(names)
 
 
 def item_may_fail(item: Item) -> bool:

@@ -23,13 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from gdatalog.plan.join_plan import Version
-from gdatalog.planner.statistics import (
-    Assumed,
-    Bound,
-    ColumnTest,
-    RelationStatistics,
-    Statistics,
-)
+from gdatalog.planner.statistics import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
 from gdatalog.storage.degrees import AdjacencyLists, Degrees
 from gdatalog.storage.statistics import SAMPLE
 from gdatalog.storage.table import Array

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.codegen.helpers.hash_tables import LEAST_SHIFT, LEAST_SLOTS
+from gdatalog.codegen.helpers.group_sets import LEAST_SHIFT, LEAST_SLOTS
 from gdatalog.plan.grouped_rows import groups_of, level_of
 from gdatalog.plan.join_plan import Compact, Generate, Join, JoinPlan
 from gdatalog.printer.arguments import LevelArgument

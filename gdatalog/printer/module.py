@@ -23,9 +23,7 @@ from gdatalog.printer.branches import print_branch
 from gdatalog.printer.cached_intersections import find_kept
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.leaves import (
-    GroupLeaf,
-)
+from gdatalog.printer.leaves import GroupLeaf
 from gdatalog.printer.level_loop import last_loop
 from gdatalog.printer.levels import print_generate, print_join, spreads, spreads_behind
 from gdatalog.printer.lookups import seek
@@ -39,25 +37,32 @@ from gdatalog.records import dataclass
 # The helpers that printed source may call, by their module in codegen.
 HOMES = {
     "helpers": ("add", "at", "mark_first", "prefetch", "put", "stopped", "take"),
-    "helpers.hash_tables": (
-        "add_bit", "add_key", "add_new_bit", "add_own", "empty_bits", "empty_slots", "find_child",
-        "has_child", "slot_of", "widen_slots",
+    "helpers.group_sets": (
+        "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
+    "helpers.key_sets": ("add_key", "slot_of"),
+    "helpers.hash_tables": ("find_child", "has_child"),
     "helpers.lists": (
-        "children", "clear_tally", "count_common", "count_leapfrog", "count_intersect_marked",
-        "count_merge", "fetch_children", "fetch_kept", "fetch_sought", "find", "find_indexed",
-        "find_root", "find_tally", "has", "intersect", "is_marked", "keep_list", "leapfrog",
-        "lower", "mark", "intersect_marked", "merge", "parent_of", "seek", "sum_tally", "unmark",
-        "upper", "weigh_common", "weigh_marked",
+        "children", "fetch_children", "fetch_sought", "find", "find_indexed", "find_root", "has",
+        "lower", "parent_of", "seek", "upper",
     ),
-    "helpers.bits": (
+    "helpers.tallies": ("clear_tally", "fetch_kept", "find_tally", "keep_list", "sum_tally"),
+    "helpers.list_merges": (
+        "count_common", "count_leapfrog", "count_merge", "intersect", "leapfrog", "merge",
+    ),
+    "helpers.marks": (
+        "count_intersect_marked", "intersect_marked", "is_marked", "mark", "unmark", "weigh_common",
+        "weigh_marked",
+    ),
+    "helpers.bit_rows": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
-        "place", "recode_rows", "trailing_zeros", "unplace",
     ),
+    "helpers.recoding": ("place", "recode_rows", "unplace"),
+    "helpers.bits": ("trailing_zeros",),
     "helpers.lattice": (
-        "begin", "clear", "enter_codes", "follow_again", "goes_round", "improve", "improves",
-        "next_group", "number_all", "numbered",
+        "begin", "clear", "follow_again", "goes_round", "improve", "improves", "next_group",
     ),
+    "helpers.numbered_groups": ("enter_codes", "number_all", "numbered"),
 }  # fmt: skip
 
 

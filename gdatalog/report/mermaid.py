@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gdatalog.report.numbers import about, took
 from gdatalog.report.tree import Kind, ReportNode
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 # Mermaid's brackets for the shapes of nodes; other nodes are boxes.
 _SHAPES: dict[Kind, tuple[str, str]] = {

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.account import Costs
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
+from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes

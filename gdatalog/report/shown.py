@@ -24,7 +24,7 @@ from gdatalog.report.numbers import STAYS, unbroken
 from gdatalog.report.text import cell_text, number_cells
 from gdatalog.report.text import text as plain_text
 from gdatalog.report.tree import Cell, ReportNode, TextTable
-from gdatalog.values import visible_html
+from gdatalog.terminal_text import visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
 --guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \

@@ -9,8 +9,8 @@ from textwrap import wrap
 from gdatalog.records import dataclass, replace
 from gdatalog.report.numbers import STAYS, about, unbroken
 from gdatalog.report.tree import Cell, Kind, ReportNode, TextTable
-from gdatalog.values import visible
-from gdatalog.values import width as shown_width
+from gdatalog.terminal_text import visible
+from gdatalog.terminal_text import width as shown_width
 
 WIDTH = 100
 NARROWEST = 30  # columns that labels get at least

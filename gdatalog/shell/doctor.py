@@ -20,7 +20,7 @@ from gdatalog.account import default_limit
 from gdatalog.distribution import FORMER, NAME, VERSION, beside, install
 from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass
-from gdatalog.values import visible_lines
+from gdatalog.terminal_text import visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize
@@ -180,7 +180,6 @@ def _gpu(clear: bool) -> Iterator[Finding]:
         yield Finding(check.name, check.found, None if check.absent else check.cure)
     if found[-1].absent and seen.packages:
         yield Finding("CuPy", " and ".join(map(" ".join, seen.packages)))
-    yield from _kernel_cache(clear)
     if all(check.cure is None for check in found):
         yield _query("GPU query", SIMPLE, "levelwise", "cuda")
         if not clear:
@@ -188,22 +187,6 @@ def _gpu(clear: bool) -> Iterator[Finding]:
             if len(seen.cards) > 1:
                 name = f"query on {len(seen.cards)} GPUs"
                 yield _asked(name, lambda: _together(ALL), timed=True)
-
-
-def _kernel_cache(clear: bool) -> Iterator[Finding]:
-    """The cache of compiled kernels, if it holds any."""
-    from gdatalog.codegen import kernel_cache
-
-    if clear:
-        went = kernel_cache.free_kernels(0)
-        yield Finding(
-            "kernel cache", f"deleted {amount(went.modules, 'kernels')}, {format_bytes(went.bytes)}"
-        )
-        return
-    kept = kernel_cache.kernels_size()
-    if kept.modules:
-        text = f"{amount(kept.modules, 'kernels')}, {format_bytes(kept.bytes)}"
-        yield Finding("kernel cache", f"{text} in {kernel_cache.kernel_folder()}")
 
 
 def _device() -> Finding:

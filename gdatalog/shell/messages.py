@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gdatalog.distribution import VERSION
 from gdatalog.errors import Error
 from gdatalog.progress import amount
-from gdatalog.values import brief, visible, visible_lines, width
+from gdatalog.terminal_text import brief, visible, visible_lines, width
 
 if TYPE_CHECKING:
     from gdatalog.storage.relation import Relation

@@ -17,7 +17,7 @@ from gdatalog.relations import limited
 from gdatalog.result import Result
 from gdatalog.storage.as_text import begun, facts_text, quoted, table_text
 from gdatalog.storage.load_options import check_delimiter, delimiter_of, flag_of
-from gdatalog.values import visible, visible_lines
+from gdatalog.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.report import Shown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.errors import ParseError, SourceText, UsageError
@@ -12,10 +11,6 @@ from gdatalog.parser import parse
 from gdatalog.parser.syntax import Const, Member, Query, Values
 from gdatalog.parser.tokens import string_token
 from gdatalog.values import TypeName, Value, quoted, timestamp_from_text, timestamp_to_text
-
-if TYPE_CHECKING:
-    pass
-
 
 _NAME = re.compile(r"\$?([^\W\d]\w*)")
 _INT = re.compile(r"[+-]?[0-9]+")

@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.account import free_at_once, spending, time_spent
+from gdatalog.account import free_at_once
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
@@ -22,6 +22,7 @@ from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.opening import connect
 from gdatalog.options import parse_seconds, parse_threads
+from gdatalog.overhead import spending, time_spent
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Facts, Rule, Statement
 from gdatalog.planner.check.statements import names_of

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
 
 from gdatalog.progress import Progress, duration, format_bytes
-from gdatalog.values import cut, width
+from gdatalog.terminal_text import cut, width
 
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch

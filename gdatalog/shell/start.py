@@ -59,6 +59,7 @@ def main() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # importing modules leaves no garbage
     args = sys.argv[1:]
+    _make_context(args)
     begun = _begun(args) if can_edit() else None
     try:
         from gdatalog.shell import cli
@@ -68,6 +69,19 @@ def main() -> NoReturn:
     gc.freeze()  # no collection visits the modules, nor does the one at exit
     gc.enable()
     cli.main(begun)
+
+
+def _make_context(args: Sequence[str]) -> None:
+    """Begins to open a GPU that is asked for by name, while texts and files are read."""
+    from gdatalog.engine.nvidia import plainly_none
+
+    words = [word.removeprefix("--device=") for word in args]
+    devices = [word for word in words if word.startswith("cuda")]
+    if devices and not plainly_none():
+        from gdatalog.gpu_ops.context import begin
+
+        number = devices[-1].removeprefix("cuda:")
+        begin(int(number) if number.isdecimal() else 0)
 
 
 def _begun(args: Sequence[str]) -> BegunPrompt | None:

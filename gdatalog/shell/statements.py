@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.engine.catalog.fact_list import Piece, keys_of, pieces_of
 from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.errors import Error, UsageError, raise_together
+from gdatalog.overhead import Costs, time_spent
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import number_of, one_by_one
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
@@ -24,7 +24,7 @@ from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.program import answer_all, ruled_names
 from gdatalog.storage.relation import Relation
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 NOT_EVALUATED = "not evaluated"
 

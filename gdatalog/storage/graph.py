@@ -340,7 +340,8 @@ class EdgeStatistics(RankedEdges):
 
 def _stretches(left: Array, right: Array, least: int = 0) -> list[Columns]:
     """Parts of two columns, each of at least `least` rows, except the last one."""
-    step, found = max(STRETCH, least), []
+    step = max(STRETCH, least)
+    found: list[Columns] = []
     for start in range(0, len(left), step):
         found.append((left[start : start + step], right[start : start + step]))
     return found

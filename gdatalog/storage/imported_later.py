@@ -5,9 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    pass
-
 
 class ImportedLater:
     """A module that is imported when it is first used."""

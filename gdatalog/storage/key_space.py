@@ -67,11 +67,13 @@ class KeySpace:
     @staticmethod
     def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
         """The space between some values, inclusive; None if it is too large."""
-        found = KeySpace(
-            tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
-        )
-        far = any(low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS for low, high in bounds)
-        return None if far or found.size > MOST_ROW_NUMBERS else found
+        least, spans = [], []
+        for low, high in bounds:
+            if low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS:
+                return None
+            least.append(low)
+            spans.append(high - low + 1)
+        return KeySpace(tuple(least), tuple(spans)) if prod(spans) <= MOST_ROW_NUMBERS else None
 
     @property
     def size(self) -> int:

@@ -68,13 +68,13 @@ def trie_in_place(whole: Trie, arrays: Mapping[Name, Array], xp: Any) -> Trie:
         else:
             offsets = xp.asarray(np.array([0, len(own)], dtype=np.int32))
         level = TrieLevel(arrays["values", depth], offsets, xp)
-        level.span = own.span
+        level.knows(own.span)
         level.longest = own.longest
         levels.append(level)
     dense = whole.levels[0].dense_index()
     least = 0 if dense is None else dense[0]
     index = xp.empty(0, dtype=xp.int32) if dense is None else arrays["index", 0]
-    levels[0].index = least, index
+    levels[0].knows(index=(least, index))
     found = Trie(levels, whole.total, arrays.get(("weights", 0)), arrays.get(("labels", 0)))
     if whole.weights is not None:
         found.weight_sums = arrays["sums", 0]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.places import shown
 from gdatalog.values import TypeName, plain
-
-if TYPE_CHECKING:
-    pass
 
 Nulls = Literal["error", "drop"]
 Names = tuple[str, ...]

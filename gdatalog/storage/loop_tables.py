@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.native import Bound
+    from gdatalog.codegen.native_calls import Bound
 
 # The length of `counts`, and two of its entries (codegen/helpers/hash_tables.py).
 COUNTS, ADDED, LOW = 36, 34, 35
@@ -77,7 +77,7 @@ class HashLevel:
         """Adds values to nodes until an array is full; returns how many have been added. The nodes
         and `out`, which gets the child of each row, are the same until `adding` is None."""
         if self.adding is None:
-            from gdatalog.codegen.native import Bound
+            from gdatalog.codegen.native_calls import Bound
 
             lists = {name: getattr(self, name) for name in ("spans", "values", "below", "counts")}
             given: dict[str, Array] = {"column": column}

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.account import spending
+from gdatalog.overhead import spending
 from gdatalog.records import cached_property
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.row_ops import DeviceOps

@@ -16,20 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog.overhead import spending
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_ops import DeviceOps
-from gdatalog.storage.rows import (
-    DENSE,
-    INT32_MAX,
-    INT32_MIN,
-    Columns,
-    Span,
-    spans_of,
-)
+from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, spans_of
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -135,7 +128,8 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        self._bring()
+        if not self.on_host:
+            self._bring()
         return self._blocks
 
     @property
@@ -212,7 +206,9 @@ class RowStore:
         if device_rows is not None:
             with self._lock:
                 device_rows.sorted()
-        self._bring()
+            self._bring()
+        if self._known >= KnownRows.SORTED:
+            return self._blocks[0]
         with self._lock:
             if self._known < KnownRows.SORTED:
                 self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
@@ -229,7 +225,8 @@ class RowStore:
         return self._mirrored()
 
     def _mirrored(self) -> bool:
-        if not _alike(*self.as_they_are(), *self.spans):
+        (left, right), (span, other) = self.as_they_are(), self.spans
+        if not _alike(left, right, span, other):
             return False
         self.distinct()
         return len({_mixed_sum(column) for column in self.as_they_are()}) == 1

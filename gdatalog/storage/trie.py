@@ -55,6 +55,12 @@ class TrieLevel:
         # are sorted (`loop_tables.py`).
         self.turned: Array | None = None
 
+    def knows(
+        self, span: tuple[int, int] | None = None, index: tuple[int, Array] | None = None
+    ) -> None:
+        """Sets the span or the index, which are known."""
+        self._span, self._index = span or self._span, index or self._index
+
     def __getstate__(self) -> tuple[Array, Array]:
         return brought(self.values), brought(self.offsets)
 

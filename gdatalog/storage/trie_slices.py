@@ -83,8 +83,8 @@ def slice_of(
     whole = trie.levels[0]
     root = TrieLevel(arrays[0], xp.asarray(np.array([0, high - low], dtype=np.int32)), xp)
     if high > low:
-        root.span = int(whole.values[low]), int(whole.values[high - 1])
-    root.index = root.indexed(whole.is_dense)
+        root.knows((int(whole.values[low]), int(whole.values[high - 1])))
+    root.knows(index=root.indexed(whole.is_dense))
     levels = [root]
     for at in range(1, len(trie.levels)):
         levels.append(TrieLevel(arrays[2 * at], arrays[2 * at - 1], xp))

@@ -7,6 +7,7 @@ of range wraps round there) these raise.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,6 +128,9 @@ class _Memory:
     def __init__(self, ptr: int) -> None:
         self.ptr = ptr
 
+    def copy_from_device_async(self, other: _Memory, nbytes: int) -> None:
+        ctypes.memmove(self.ptr, other.ptr, nbytes)
+
 
 class ndarray:
     """An array of the device."""
@@ -140,6 +144,10 @@ class ndarray:
             raise TypeError("arrays are made by functions of the module")
         self._array = array
         self.device = CURRENT.number
+
+    def _alike(self, array: np.ndarray[Any, Any]) -> Any:
+        """An array of the same class."""
+        return type(self)(array)
 
     def read(self) -> np.ndarray[Any, Any]:
         """The memory, for what runs on the thread's device."""
@@ -245,7 +253,7 @@ class ndarray:
         parts = bare if isinstance(bare, tuple) else (bare,)
         if not any(part is Ellipsis for part in parts):
             parts = (*parts, Ellipsis)
-        return ndarray(self.read()[parts])
+        return self._alike(self.read()[parts])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         given = bare_of(value)
@@ -292,11 +300,12 @@ class ndarray:
         """Of another device's, too: then a copy on this one."""
         return ndarray(self._array.copy())
 
-    def view(self, dtype: Any = None) -> ndarray:
-        return ndarray(kept(self.read().view() if dtype is None else self._array.view(dtype)))
+    def view(self, dtype: Any = None, type: Any = None) -> ndarray:
+        bare = kept(self.read().view() if dtype is None else self._array.view(dtype))
+        return self._alike(bare) if type is None else type(bare)
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
-        return ndarray(self.read().reshape(*shape))
+        return self._alike(self.read().reshape(*shape))
 
     def ravel(self, order: str = "C") -> ndarray:
         return ndarray(self.read().ravel())

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from gdatalog.gpu_ops.copies import NoMemory
-from gdatalog.gpu_ops.cupy_driver import Resources
+from gdatalog.gpu_ops.cupy_kernel import Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
 from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import CURRENT, ndarray, waits, working_on
-from tests.cuda_host.stand_in import xp
+from tests.cuda_host.stand_in import own_module, xp
 
 _KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
 _MOST_THREADS = 1 << 22
@@ -88,7 +88,7 @@ class HostKernel:
     def resident(self, threads: int) -> int:
         return self.driver.blocks
 
-    def packed(self, args: Sequence[Any]) -> Sequence[Any]:
+    def packed(self, args: Sequence[Any], gaps: bool = False) -> Sequence[Any]:
         return args
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
@@ -142,6 +142,13 @@ class HostKernel:
             self._check(whole, f"{self._told(at)} is {value!r}")
             self._check(-(2**63) <= int(value) < 2**63, f"{self._told(at)} is {value}")
             return int(value) % 2**64, 0
+        if kind == "bytes":
+            self._check(isinstance(value, ndarray), f"{self._told(at)} is {type(value)}")
+            bare = value.get_view()
+            self._check(bare.flags.c_contiguous or bare.ndim == 1, f"{self._told(at)} has gaps")
+            width = bare.strides[0] if bare.ndim == 1 and bare.size else 0
+            gaps = max(0, width - bare.itemsize) * (bare.size - 1)
+            return bare.ctypes.data, bare.nbytes + gaps
         if kind == "double":
             self._check(isinstance(value, float), f"{self._told(at)} is {value!r}")
             return int(np.float64(value).view(np.uint64)), 0
@@ -160,7 +167,7 @@ class HostKernel:
         """Arrays are RESTRICT: what is written to through one is not seen through another."""
         spans = []
         for at, kind in enumerate(self._types):
-            if kind in ("i64", "double"):
+            if kind in ("i64", "double", "bytes"):
                 continue
             array = args[at].get_view()
             if array.nbytes:
@@ -274,19 +281,26 @@ class HostDriver:
     nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
     launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: launches wait for
     `wait`, which asks its `poll` each time that a kernel has come to so many atomics. `number`:
-    which of several devices it is.
+    which of several devices it is. `own_arrays`: its `xp` is the real array module, and runs its
+    kernels; else it is the stand-in, which is quicker.
     """
 
     clock = 1.0
     compiles_ahead = False  # g++ takes seconds
-    xp: Any = xp
 
     def __init__(
-        self, seed: int = 0, *, blocks: int = 2, races: bool = False, number: int = 0
+        self,
+        seed: int = 0,
+        *,
+        blocks: int = 2,
+        races: bool = False,
+        number: int = 0,
+        own_arrays: bool = False,
     ) -> None:
         self.number, self.name = number, f"cuda:{number}"
         self.seed = seed
         self.races = races
+        self.xp: Any = own_module(self) if own_arrays else xp
         self.yields = 0.25
         self.accesses = 0.02
         self.blocks = blocks
@@ -306,6 +320,13 @@ class HostDriver:
 
     def copier(self) -> HostCopies:
         return self.copies
+
+    def scan(self, array: Any) -> None:
+        bare = array.read()
+        np.cumsum(bare, out=bare)
+
+    def prepare(self) -> None:
+        """g++ takes seconds."""
 
     def use(self) -> AbstractContextManager[None]:
         """Arrays of others cannot be read within."""
@@ -387,6 +408,9 @@ class HostDriver:
 
     def fetched(self, array: Any) -> Any:
         return array.get()
+
+    def clear(self, array: Any) -> None:
+        array.fill(0)
 
     def write(self, array: Any, values: Any) -> None:
         array.set(values)

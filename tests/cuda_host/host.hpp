@@ -112,6 +112,16 @@ DEVICE bool same_array(Array<A> a, Array<B> b) {
     return (const void*)a.data == (const void*)b.data;
 }
 
+struct Bytes {
+    u8* data;
+    i64 length;
+    const char* name;
+};
+template <class T>
+DEVICE Array<T> array_of(Bytes bytes) {
+    return {(T*)bytes.data, bytes.length / (i64)sizeof(T), bytes.name};
+}
+
 // ---------------------------------------------------------------------------------- where we are
 
 DEVICE int thread_of_block() { return gd_where.thread; }
@@ -261,6 +271,13 @@ template <>
 struct GdParameter<double> {
     static const char* type() { return "double"; }
     static double from(const u64* words, const char*) { return double_of_bits((i64)words[0]); }
+};
+template <>
+struct GdParameter<Bytes> {
+    static const char* type() { return "bytes"; }
+    static Bytes from(const u64* words, const char* name) {
+        return {(u8*)words[0], (i64)words[1], name};
+    }
 };
 #define GD_ELEMENT(T, code)                                                      \
     template <>                                                                  \

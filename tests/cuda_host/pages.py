@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.gpu_ops.virtual_pages import Refused
+from gdatalog.gpu_ops.virtual_memory import Refused
 from tests.cuda_host.arrays import ndarray
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.array_module import ArrayModule
 from tests.cuda_host import cupy_names
 from tests.cuda_host.arrays import COUNTER, bare_of, index_of, kept, ndarray, waits, wrapped
 
@@ -236,10 +237,42 @@ xp = SimpleNamespace(
     isscalar=lambda element: np.isscalar(element),
     shares_memory=shares_memory,
     get_array_module=get_array_module,
+    plain=lambda a: a,
     **{name: _function(name) for name in cupy_names.SIGNATURES},
     **{name: _Ufunc(name) for name in cupy_names.UFUNCS.split()},
     **{name: getattr(np, name) for name in cupy_names.SAME.split()},
 )
+
+
+class BareArray(ndarray):
+    """What the real array module builds on: memory. What CuPy would compile a kernel for is refused
+    (`_refuse`)."""
+
+    def __init__(self, shape: Any, dtype: Any = None) -> None:
+        if not isinstance(shape, np.ndarray):
+            shape = kept(np.empty(shape, dtype))
+            _litter(shape)
+        super().__init__(shape)
+
+    def get(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
+        assert self.flags.c_contiguous, "CuPy would compile a kernel for a copy without gaps"
+        return super().get(*args, **kwargs)
+
+    def sort(self, axis: int = -1, kind: Any = None) -> None:
+        self.read().sort(axis, kind="stable")
+
+    def argsort(self) -> ndarray:
+        return ndarray(self.read().argsort(kind="stable"))
+
+
+def own_module(driver: Any) -> ArrayModule:
+    """The real array module over this machine's memory: its kernels run here."""
+    raw = SimpleNamespace(
+        ndarray=BareArray,
+        asarray=asarray,
+        lexsort=lambda keys: ndarray(np.lexsort(keys.read())),
+    )
+    return ArrayModule(driver, raw)
 
 
 def _operators() -> None:
@@ -288,5 +321,28 @@ def _methods() -> None:
         method(name)
 
 
+def _refuse() -> None:
+    """Leaves `BareArray` nothing that computes."""
+
+    def refused(name: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            raise AssertionError(f"CuPy would compile a kernel for {name}")
+
+        return call
+
+    special = [name for name in vars(ndarray) if name.startswith("__") and name not in _BARE]
+    for name in (*special, *cupy_names.METHODS.split(), "astype", "copy", "scatter"):
+        if name not in vars(BareArray):
+            setattr(BareArray, name, refused(name))
+
+
+# Special methods that compute nothing.
+_BARE = {
+    "__module__", "__doc__", "__slots__", "__weakref__", "__hash__", "__init__", "__len__",
+    "__repr__", "__array__", "__bool__", "__int__", "__float__", "__iter__", "__getitem__",
+    "__array_priority__", "__cuda_array_interface__",
+}  # fmt: skip
+
 _operators()
 _methods()
+_refuse()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Literal
 
+from gdatalog.chunks import chunk_rows, levels_of
 from gdatalog.cluster.patience import TooSlow, time_limit
 from gdatalog.cluster.pool.calls import RemoteValue
 from gdatalog.cluster.rows.shuffle import PartSize
@@ -25,7 +26,6 @@ from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet, StepCounts
-from gdatalog.limits import chunk_rows, levels_of
 from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import RulePlan, TrieRef

@@ -1,11 +1,9 @@
-"""Hash tries (`storage/loop_tables.py`), whose children are found by parent and value; hash sets of
-keys, which threads may fill together; and the set of one group of rows.
+"""Hash tries (`storage/loop_tables.py`), whose children are found by parent and value.
 
-**Hash tries.** The children of a node are a list in an array that all nodes of a level share:
-`spans` has the start and the length of each node's list. The capacity of a list is a power of two.
-A full list moves to a place of twice the capacity, and its old place is reused for another list.
-`keys` is a hash table of (parent, value) pairs, each plus 1; 0 is an empty slot. `ids` has the
-child of each pair.
+The children of a node are a list in an array that all nodes of a level share: `spans` has the start
+and the length of each node's list. The capacity of a list is a power of two. A full list moves to a
+place of twice the capacity, and its old place is reused for another list. `keys` is a hash table of
+(parent, value) pairs, each plus 1; 0 is an empty slot. `ids` has the child of each pair.
 
 `counts` has the number of children, how much of the array is used, and for each capacity the first
 free place plus 1; a free place holds the next one. Two entries are for functions that add: how many
@@ -14,23 +12,13 @@ of the rows were added before, and the value at which the index of a dense root 
 Functions that add return the number of rows that they have added: all, or fewer if an array is
 full.
 
-**Hash sets.** Keys are from 0 to 2^63 - 2. A slot holds a key plus 1, or 0 if it is empty. A key
-goes to the first free slot from its own on, which is given by the top bits of a product, so that
-all bits of the key matter. Keys are never removed. The caller ensures that slots stay free. Threads
-add a key by one compare-and-swap.
-
-The set of one group of rows stays in the cache, and is emptied after the group. It is a bitmap of
-all possible keys, `words`, with a bit in `filled` for each word that is not zero: so few keys among
-many are found, in order, without reading all words. Or it is a hash set, `slots`, of which a group
-uses as many as it needs; `taken` lists its keys.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen.helpers import at, compare_swap, load, put
-from gdatalog.codegen.helpers.bits import trailing_zeros
+from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
 CHILDREN, TAKEN, FREE, ADDED, LOW = 0, 1, 2, 34, 35  # the entries of `counts`
@@ -219,127 +207,3 @@ def move_pairs(old: Array, old_ids: Array, keys: Array, ids: Array) -> None:
             put(keys, into, found)
             if len(old_ids) > 0:
                 put(ids, into, at(old_ids, place))
-
-
-# Sets of keys.
-
-
-@inlined
-def slot_of(key: int, shift: int) -> int:
-    """The first slot that a key may have, among 2^(64 - shift)."""
-    return np.int64((np.uint64(key) * GOLDEN) >> np.uint64(shift))  # type: ignore[return-value]  # compiled code has 64 bits
-
-
-@inlined
-def add_key(slots: Array, shift: int, key: int) -> bool:
-    """Adds a key; whether it was new. If threads add the same key, it is new for one of them."""
-    sought = key + 1
-    mask = len(slots) - 1
-    place = slot_of(key, shift)
-    while True:
-        found = load(slots, place)
-        if found == 0:
-            found = compare_swap(slots, place, 0, sought)
-            if found == 0:
-                return True
-        if found == sought:
-            return False
-        place = (place + 1) & mask
-
-
-@part
-def add_keys(slots: Array, shift: int, keys: Array, lo: int, hi: int, fresh: Array) -> int:
-    """Adds some of an array's keys, and stores in `fresh` which were new. Returns how many were."""
-    count = 0
-    for i in range(lo, hi):
-        new = add_key(slots, shift, keys[i])
-        fresh[i] = new
-        count += new
-    return count
-
-
-@part
-def move_keys(old: Array, lo: int, hi: int, slots: Array, shift: int) -> None:
-    """Adds the keys in some slots of a smaller set."""
-    for place in range(lo, hi):
-        found = old[place]
-        if found != 0:
-            add_key(slots, shift, found - 1)
-
-
-# ---------------------------------------------------------------------------------------- one group
-
-
-_ONE = np.uint64(1)
-_NONE = np.uint64(0)
-LEAST_SLOTS, LEAST_SHIFT = 16, 60  # slots of a new group: 2^(64 - shift)
-
-
-@inlined
-def add_bit(words: Array, filled: Array, key: int) -> None:
-    """Adds a key."""
-    word = key >> 6
-    put(words, word, at(words, word) | (_ONE << np.uint64(key & 63)))
-    put(filled, word >> 6, at(filled, word >> 6) | (_ONE << np.uint64(word & 63)))
-
-
-@inlined
-def add_new_bit(words: Array, filled: Array, key: int) -> bool:
-    """Adds a key; whether it was new."""
-    word = key >> 6
-    before = at(words, word)
-    after = before | (_ONE << np.uint64(key & 63))
-    if after == before:
-        return False
-    put(words, word, after)
-    put(filled, word >> 6, at(filled, word >> 6) | (_ONE << np.uint64(word & 63)))
-    return True
-
-
-@part
-def empty_bits(words: Array, filled: Array) -> None:
-    """Removes all keys."""
-    for block in range(len(filled)):
-        left = at(filled, block)
-        if left != _NONE:
-            put(filled, block, _NONE)
-            while left != _NONE:
-                put(words, (block << 6) + trailing_zeros(left), _NONE)
-                left &= left - _ONE
-
-
-@inlined
-def add_own(slots: Array, shift: int, key: int) -> bool:
-    """Adds a key to a hash set of 2^(64 - shift) slots, which no other thread uses; whether it was
-    new."""
-    mask = (1 << (64 - shift)) - 1
-    sought = key + 1
-    place = slot_of(key, shift)
-    while True:
-        found = at(slots, place)
-        if found == 0:
-            put(slots, place, sought)
-            return True
-        if found == sought:
-            return False
-        place = (place + 1) & mask
-
-
-@part
-def empty_slots(slots: Array, many: int) -> None:
-    """Clears the first slots."""
-    for place in range(many):
-        put(slots, place, 0)
-
-
-@part
-def widen_slots(slots: Array, taken: Array, count: int, shift: int) -> int:
-    """Uses four times as many slots for the `count` keys of a group. Returns their shift, or 0 if
-    there are not so many slots."""
-    wider = shift - 2
-    if 1 << (64 - wider) > len(slots):
-        return 0
-    empty_slots(slots, 1 << (64 - wider))
-    for i in range(count):
-        add_own(slots, wider, at(taken, i))
-    return wider

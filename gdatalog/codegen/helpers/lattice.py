@@ -22,17 +22,14 @@ import numpy as np
 
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.bits import bit_length
-from gdatalog.codegen.helpers.values import times
 from gdatalog.codegen.loop_language import Array, Scalar, inlined, part
 
 ABSENT, IDLE = -2, -1
 WORST = 0x7FFF_FFFF_FFFF_FFFF
 BUCKETS = 65
-
 # The entries of `queue`.
 LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
 NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
-
 NONE, UNNUMBERED = -1, -1
 OFTEN = 1024  # least improvements between two searches for a cycle
 
@@ -272,61 +269,3 @@ def goes_round(touched: Array, origin: Array, stamps: Array, queue: Array) -> bo
             put(queue, FOUND, group)
             return True
     return False
-
-
-# ------------------------------------------------------------------- groups that are numbered
-
-
-@inlined
-def _place_of(table: Array, code: Scalar) -> Scalar:
-    """The first slot that a code may have."""
-    mixed = times(code, 0x1E37_79B9_7F4A_7C15)
-    return (mixed ^ (mixed >> 29)) & (len(table) - 1)
-
-
-@inlined
-def numbered(table: Array, codes: Array, queue: Array, code: Scalar) -> Scalar:
-    """The number of the group with a code, a new one if necessary; -1 if there is no room."""
-    place = _place_of(table, code)
-    while True:
-        number = np.int64(at(table, place))
-        if number == NONE:
-            break
-        if at(codes, number) == code:
-            return number
-        place = (place + 1) & (len(table) - 1)
-    number = at(queue, KNOWN)
-    if number == len(codes):
-        return UNNUMBERED
-    put(codes, number, code)
-    put(table, place, number)
-    put(queue, KNOWN, number + 1)
-    return number
-
-
-@part
-def enter_codes(table: Array, codes: Array, queue: Array) -> None:
-    """Enters all codes into a new, empty table."""
-    if at(queue, REHASH) == 0:
-        return
-    put(queue, REHASH, 0)
-    for number in range(at(queue, KNOWN)):
-        place = _place_of(table, at(codes, number))
-        while at(table, place) != NONE:
-            place = (place + 1) & (len(table) - 1)
-        put(table, place, number)
-
-
-@part
-def number_all(table: Array, codes: Array, queue: Array, wanted: Array, numbers: Array) -> None:
-    """The numbers of many codes, for which there must be room."""
-    for i in range(len(wanted)):
-        put(numbers, i, numbered(table, codes, queue, at(wanted, i)))
-
-
-@part
-def count_keys(keys: Array, low: int, counts: Array) -> None:
-    """Counts how often each key occurs; counts start at key `low`."""
-    for i in range(len(keys)):
-        key = at(keys, i) - low
-        put(counts, key, at(counts, key) + 1)

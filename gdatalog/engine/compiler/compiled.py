@@ -13,7 +13,6 @@ from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.catalog.texts import Outline, nodes_of
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.facts.outputs import destination
-from gdatalog.engine.planned_rules import atoms
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
@@ -55,7 +54,7 @@ class PlannedProgram:
         found = self._reads.get(stratum.relations)
         if found is None:
             current_watch().poll()
-            names = {atom.name for rule in stratum.rules for atom in atoms(rule)}
+            names = {atom.name for rule in stratum.rules for atom in rule.atoms}
             found = self._reads[stratum.relations] = sorted(names.difference(stratum.relations))
         return found
 
@@ -151,9 +150,18 @@ class Compiled:
         return self.outline.without(self.asking)
 
     @property
+    def last(self) -> str | None:
+        """The relation of the text's last rule or fact."""
+        for each in reversed(self.rules):
+            if isinstance(each, s.Facts):
+                return last_name(each)
+            if isinstance(each, s.Rule):
+                return each.heads[0].name
+        return None
+
+    @property
     def asked(self) -> str:
-        """The only relation that a query's text requests: of its query, or of its last rule or
-        fact."""
+        """The only relation that a query's text requests."""
         if len(self.queries) > 1:
             raise UsageError(
                 f"a query has one answer, and this text asks {len(self.queries)} times",
@@ -162,11 +170,8 @@ class Compiled:
             )
         if self.queries:
             return self.queries[0].relation
-        for each in reversed(self.rules):
-            if isinstance(each, s.Facts):
-                return last_name(each)
-            if isinstance(each, s.Rule):
-                return each.heads[0].name
+        if self.last is not None:
+            return self.last
         if self.checked.last is None or not self.rules:
             raise UsageError(
                 "this text asks for nothing",

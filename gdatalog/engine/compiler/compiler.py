@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.snapshot import Catalog, schema_of
@@ -21,6 +20,7 @@ from gdatalog.engine.compiler.constants import SharedText, TextForm, TextShape
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, DataError, Error, SourceText
+from gdatalog.overhead import spending
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema

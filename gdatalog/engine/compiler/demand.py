@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from weakref import ref
 
-from gdatalog.account import spending
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.plans import RelationOf
+from gdatalog.overhead import spending
 from gdatalog.planner.rewrite.magic_sets import magic_program
 from gdatalog.planner.rewrite.recursion_cost import World
 from gdatalog.planner.statistics import RelationStatistics

@@ -9,19 +9,18 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import ref
 
-from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart, current_watch
 from gdatalog.engine.recent import Recent
+from gdatalog.importing import uncollected
+from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Or
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint, RowStore
-from gdatalog.threads import uncollected
 from gdatalog.values import Value
 
 SHIFT = 10  # a rule is planned again when a number of rows has changed by this factor
@@ -214,7 +213,8 @@ def takes_long(rules: Sequence[CheckedRule]) -> bool:
     for rule in rules:
         names += len(rule.types)
         length += rule.span.end - rule.span.start
-        groups += len(all_of(Or, rule.body))
+        for part in rule.parts:
+            groups += type(part) is Or
     return names >= MANY_VARIABLES or length >= LONG_TEXT or groups > 1
 
 

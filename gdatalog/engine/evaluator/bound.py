@@ -23,6 +23,7 @@ from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.exact_counts import SumUnsuited
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import context_there
 from gdatalog.engine.planned_rules import called
 from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
@@ -66,10 +67,12 @@ class BoundRules:
             return found
         with accounted(context.limits, context.device.name):
             plan = self._kept(context) if limit is None else None
-            found = None if plan is None or self.launched is None else self._again(context)
-            if found is not None:
-                context.metrics.devices.append(context.device.name)
-                return found
+            if plan is not None and self.launched is not None:
+                there = context if plan.placed is None else context_there(context, plan.device)
+                found = self._again(there)
+                if found is not None:
+                    context.metrics.devices.append(plan.device)
+                    return found
             checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
@@ -80,7 +83,7 @@ class BoundRules:
                 if self.plan is None:
                     self._keep(plan)
             relation = run(plan, inputs)[self.stratum.relations[0]]
-            if plan is self.plan and context.device is not CPU and not self.unsuited:
+            if plan is self.plan and plan.device != CPU.name and not self.unsuited:
                 self._prepare(plan, context)
             return relation
 
@@ -96,12 +99,15 @@ class BoundRules:
 
     def _prepare(self, plan: StratumPlan, context: ExecutionContext) -> None:
         """Prepares the loops of the only rule of a plan that has run on a device."""
-        rules, label = self.stratum.rules, called(self.stratum, self.stratum.rules[0])
-        if len(rules) == 1 and not optimum_columns(rules):
-            from gdatalog.engine.rules.launched import launched
+        from gdatalog.engine.rules.launched import launched, launches
 
-            (own,) = (own for _, own in plan.rules)
-            self.launched = launched(own, self.relations.__getitem__, context, label)
+        rules, (own, *others) = self.stratum.rules, [own for _, own in plan.rules]
+        context = context if plan.placed is None else context_there(context, plan.device)
+        if others or optimum_columns(rules) or not launches(own, context):
+            self.unsuited = True
+            return
+        label = called(self.stratum, rules[0])
+        self.launched = launched(own, self.relations.__getitem__, context, label)
 
     def _again(self, context: ExecutionContext) -> Relation | None:
         """The answer, if the loops are prepared; None if they are gone, or do not suit."""
@@ -144,7 +150,7 @@ class BoundRules:
         the rows below its keys."""
         rules = [rule for _, rule in plan.rules]
         scans = any(join.scan for rule in rules for join in rule.joins)
-        if scans or not isinstance(plan.root, Once):
+        if scans or not isinstance(plan.main, Once):
             return
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
         if self.lookup is not None and self._serves_any(self.lookup):
@@ -218,7 +224,7 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     """Binds a query to the relations that it reads; None if these depend on more than the catalog.
     Evaluates them if necessary."""
     context, program, name = evaluator.context, evaluator.program, compiled.asked
-    if context.cluster is not None or context.later is not None:
+    if context.cluster is not None:
         return None
     if context.scope.bounded or compiled.limit_sizes or compiled.sources:
         return None

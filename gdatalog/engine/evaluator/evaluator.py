@@ -30,7 +30,6 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
@@ -469,7 +468,7 @@ class Evaluator:
     def _of_counts(self, reader: Stratum) -> Relations:
         """Evaluates a stratum that reads counts; on the CPU if they are few."""
         inputs, context = self.inputs(), self.context
-        read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
+        read = {atom.name for rule in reader.rules for atom in rule.atoms}
         few = context.thresholds.device_from
         here = context.device is CPU or not read <= self._counts.keys()
         if here or any(self.known[name].length > few for name in read):

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gdatalog.account import spending
 from gdatalog.cancellation import current_watch
 from gdatalog.claims import Claims
 from gdatalog.engine.catalog.sources import Source
@@ -17,6 +16,7 @@ from gdatalog.engine.facts.reading_ahead import FileContent, FileReading, Readin
 from gdatalog.engine.facts.unions import extended, union
 from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, Error
+from gdatalog.overhead import spending
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.history import Version

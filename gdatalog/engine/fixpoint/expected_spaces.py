@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.expressions import Scope
+from gdatalog.engine.fixpoint.spans import ANY, Known, span_of_column, widen_by_rules
 from gdatalog.plan import join_plan as p
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Span
-
-if TYPE_CHECKING:
-    pass
-from gdatalog.engine.fixpoint.spans import ANY, Known, span_of_column, widen_by_rules
 
 
 def expected_spaces(

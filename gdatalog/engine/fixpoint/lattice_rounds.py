@@ -33,7 +33,7 @@ AT_ONCE = 1 << 20  # rows copied at once
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
     """The columns of a relation that keep only the best value of each group."""
     kinds: dict[int, str] = {}
-    for rule in rules:
+    for rule in [rule for rule in rules if rule.aggregated]:
         for at, arg in enumerate(rule.head.args):
             inside = all_of(HeadAggregate, arg)
             if not inside:

@@ -36,9 +36,10 @@ _TYPES = {
 def hash_function(name: str) -> Any:
     """A compiled function of hash tables."""
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import hash_tables
+    from gdatalog.codegen.helpers import hash_tables, key_sets
 
-    return native.of(getattr(hash_tables, name), *_TYPES[name])
+    home = key_sets if name.endswith("_keys") else hash_tables
+    return native.of(getattr(home, name), *_TYPES[name])
 
 
 class Hashed:

@@ -126,8 +126,11 @@ class MarkedRounds(StratumRun):
         no one asks for; their new rows only feed other rules."""
         followers = self.followers
         try:
-            marked = self._begin(followers)
-            if marked is None or not self._rounds(followers, marked, passing):
+            rest = self._kernels_once()
+            marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+            if marked is None:
+                marked, rest = self._begin(followers)
+            if marked is None or not self._rounds(followers, rest, marked, passing):
                 return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
@@ -154,36 +157,40 @@ class MarkedRounds(StratumRun):
 
     # ---------------------------------------------------------------------------------- before
 
-    def _begin(self, followers: Sequence[RuleJoin]) -> dict[str, RelationInRounds] | None:
-        """The rows of each relation without recursion, marked; None if the bitmaps do not fit."""
-        account, mark = self.context.limits.account, self.record.mark()
-        rest: list[RuleJoin] = []
-        marked: dict[str, RelationInRounds] | None = None
+    def _begin(
+        self, followers: Sequence[RuleJoin]
+    ) -> tuple[dict[str, RelationInRounds] | None, list[RuleJoin]]:
+        """The rows of each relation without recursion, marked, if the bitmaps fit; or only those
+        that no rule derives, and the joins of the nonrecursive rules, if their rows do not fit."""
+        mark = self.record.mark()
         try:
-            with account.restoring(MemoryError):
+            with self.context.limits.account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
-                marked = self._marked(first, followers)
+                return self._marked(first, followers), []
         except MemoryError:
             rest = self._rest()
             if not rest:
                 raise
-        if rest:  # after the handler, because the error references device memory
-            self.record.back_to(mark)
-            seeds = self.inputs.seeds
-            first = {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
-            marked = self._marked(first, [*followers, *rest])
-        if marked is None:
-            return None
-        del first  # its rows may have to go
-        if not self._derive(rest, marked):
-            return None
-        self.record.end_round()
-        if any(table.delta is not None for table in marked.values()):
-            self._advance(marked)
-        else:
-            for table in marked.values():
-                table.count = table.length = sum(len(block[0]) for block in table.blocks)
-        return marked
+        # After the handler, because the error references device memory.
+        self.record.back_to(mark)
+        return self._marked(self._seeds(), [*followers, *rest]), rest
+
+    def _seeds(self) -> dict[str, tuple[Columns, int]]:
+        seeds = self.inputs.seeds
+        return {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
+
+    def _kernels_once(self) -> list[RuleJoin]:
+        """The joins of the nonrecursive rules, if kernels that mark their rows pay."""
+        found, context = self._rest(), self.context
+        cost = sum(each.join.cost for each in found)
+        if not context.compiled and cost < context.thresholds.kernels_worth:
+            return []
+        sources = Sources(self.trie_of, partial(given_rows, ()))
+        nests = [
+            JoinNest(each.join, Form(each.join.outputs, fresh=True), sources, context)
+            for each in found
+        ]
+        return [] if any(nest.reason is not None for nest in nests) else found
 
     def _rest(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
@@ -210,11 +217,11 @@ class MarkedRounds(StratumRun):
         """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
-        known = {n: KeySpace.of(rows) if count else None for n, (rows, count) in first.items()}
+        known = {n: self._space(rows) if count else None for n, (rows, count) in first.items()}
         spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
-                spaces[name] = KeySpace.of(rows) or KeySpace((), ())
+                spaces[name] = self._space(rows) or KeySpace((), ())
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
@@ -238,6 +245,9 @@ class MarkedRounds(StratumRun):
                 self._mark(marks, space, table.blocks[0])
         return found
 
+    def _space(self, rows: Columns) -> KeySpace | None:
+        return KeySpace.within(self._bitmaps.spans(rows))
+
     def _mark(self, marks: Array, space: KeySpace, rows: Columns, sign: int = 1) -> None:
         """Sets the bits of distinct rows, none of which is set, or clears those that are. The sum
         of distinct bits equals their union."""
@@ -252,17 +262,24 @@ class MarkedRounds(StratumRun):
     def _rounds(
         self,
         followers: Sequence[RuleJoin],
+        rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
     ) -> bool:
-        """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
+        """Runs the `rest`, and rounds until no row is new; returns False if the kernels cannot be
+        printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            if all(table.delta is None for table in marked.values()):
-                try:
-                    return RowRounds(self, followers, marked, passing).run(work)
-                except MemoryError:
-                    """The error references device memory until the end of this handler."""
-                self._only_bits(marked)
+            rounds = RowRounds(self, followers, rest, marked, passing)
+            try:
+                return rounds.run(work)
+            except MemoryError:
+                """The error references device memory until the end of this handler."""
+            self._only_bits(marked)
+            if not rounds.began:
+                if not all(self._find(each, marked) for each in rest):
+                    return False
+                self.record.end_round()
+                self._advance(marked)
             while any(table.count for table in marked.values()):
                 work.round = (work.round or 0) + 1
                 self.context.limits.poll()
@@ -274,27 +291,6 @@ class MarkedRounds(StratumRun):
                 self._advance(marked)
                 ended_round(self.record, marked, work)
         return True
-
-    def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, RelationInRounds]) -> bool:
-        """Adds what joins derive from finished relations; returns False if one of the joins cannot
-        be printed. If there is no room for rows, the joins start again and only set bits."""
-        mark, metrics = self.record.mark(), self.context.metrics
-        rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
-        try:
-            with self.context.limits.account.restoring(MemoryError):
-                if not all(self._find(each, marked) for each in joins):
-                    return False
-                self._charge(marked)
-                return True
-        except MemoryError:
-            if not joins:
-                raise
-        # After the handler, because the error references device memory.
-        self.record.back_to(mark)
-        for run, before in rows:
-            run.rows = before
-        self._only_bits(marked)
-        return all(self._find(each, marked) for each in joins)
 
     def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:
         """Frees all rows; bitmaps mark the new ones, and all rows at the start of the round. What
@@ -334,6 +330,7 @@ class MarkedRounds(StratumRun):
     def _pieces(self, table: RelationInRounds) -> Iterator[Columns]:
         """Yields the new rows of a bitmap in pieces that fit."""
         limits, ops, delta = self.context.limits, self._bitmaps, table.delta
+        assert delta is not None
         counts, box = ops.counts_of_marks(delta), table.space.box
         width = sum(self.ops.xp.dtype(dtype).itemsize for dtype in table.dtypes)
         most = max(LEAST, int(PIECE * limits.spare()) // width)
@@ -346,14 +343,13 @@ class MarkedRounds(StratumRun):
                 del rows
 
     def _find(self, each: RuleJoin, marked: Mapping[str, RelationInRounds]) -> bool:
-        """Adds or marks the new rows that a join derives, from the new rows if it follows any;
-        returns False if it cannot be printed."""
+        """Marks the rows that a join derives, from the new rows if it follows any; returns False if
+        it cannot be printed."""
         context, relation = self.context, each.plan.relation
         stats, table = self.record.running(relation, each.rule), marked[relation]
         report = context.metrics.run_of(each.plan)
-        form = Form(each.join.outputs, fresh=True, unwritten=table.delta is not None)
+        form = Form(each.join.outputs, fresh=True, unwritten=True)
         stats.executors[each.number] = str(BY_MARKS)
-        stats.new = 0
         with measured(report, stats):
             given = each.join.given
             for rows in [()] if given is None else self._pieces(marked[given.relation]):
@@ -361,9 +357,7 @@ class MarkedRounds(StratumRun):
                 nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
                 if nest.reason is not None:
                     return False
-                blocks = [block for block in nest.run(relation) if len(block[0])]
-                stats.new += sum(len(block[0]) for block in blocks)
-                table.blocks += [tuple(map(_as, block, table.dtypes)) for block in blocks]
+                nest.run(relation)
                 if report is not None:
                     report.saw(nest.seen)
                     # Rows that were marked before count, too.
@@ -371,10 +365,9 @@ class MarkedRounds(StratumRun):
                     stats.tried += (
                         len(nest.given[0]) if last is None else nest.seen[id(last)].rows_out
                     )
-                del blocks, nest, sources, rows
-        if table.delta is not None:
-            stats.new = self._bits_of(table.marks) - table.counted
-            table.counted += stats.new
+                del nest, sources, rows
+        stats.new = self._bits_of(table.marks) - table.counted
+        table.counted += stats.new
         self.record.ran(stats, report)
         if report is not None:
             report.rows += stats.new

@@ -12,7 +12,6 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
 from gdatalog.cpu_ops.loose_tries import loose_of, loose_tries
@@ -32,6 +31,7 @@ from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.overhead import spending, time_spent
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants

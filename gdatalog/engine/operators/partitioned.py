@@ -14,14 +14,10 @@ from weakref import ref as weak
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import GiveUp, LoopRun
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.depth import counted, counts_of, printed_once
-from gdatalog.engine.derived import (
-    DistinctBlocks,
-    count_of,
-)
+from gdatalog.engine.derived import DistinctBlocks, count_of
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.spans import Spans, limits_of, narrow, spans_of, stamps_for
@@ -37,6 +33,7 @@ from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.partitioned import ListRoom
+from gdatalog.overhead import Costs, time_spent
 from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef

@@ -6,7 +6,7 @@ words after each. A profile runs the rules of a round one after the other, and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -111,17 +111,22 @@ class _Follower:
 
 
 class RowRounds:
-    """The rounds of a stratum's run."""
+    """The rounds of a stratum's run. `rest`: the joins that run once before them. `began`: whether
+    they have."""
+
+    began = False
 
     def __init__(
         self,
         of: StratumRun,
         joins: Sequence[RuleJoin],
+        rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
-        self.joins, self.marked, self.passing = joins, marked, passing
+        self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
+        self.count = len(joins)
         self.names = [*marked]
 
     def run(self, work: WorkItem) -> bool:
@@ -136,28 +141,31 @@ class RowRounds:
         followers: list[_Follower] = []
         try:
             for each in self.joins:
-                follower = self._follower(each)
-                if follower is None:
+                printed = self._follower(each)
+                if printed is None:
                     return False
-                followers.append(follower)
-            texts = [(each.nest.plain, each.of.plan.relation) for each in followers]
+                followers.append(printed)
+            texts = [(one.nest.plain, one.of.plan.relation) for one in followers]
             if self.context.waits_for(texts):
                 return False
-            for each in followers:
-                self._add(each, rounds)
+            for follower in followers:
+                self._add(follower, rounds)
             rounds.prepare()
             lasting = self.context.metrics.lasting
+            if lasting:
+                self._run(rounds, followers, range(self.count, len(followers)))
+                rounds.end_round()
+            else:
+                rounds.first()
+            self.began = True
+            self._take(rounds, followers)
+            self.record.end_round()
             steps = self._steps(rounds, followers) if lasting else rounds.run()
             while any(table.count for table in self.marked.values()):
                 work.round, mark = (work.round or 0) + 1, self.record.mark()
                 self.context.limits.poll()
                 next(steps)
-                for name, table in self.marked.items():
-                    rows = self._rows(name)
-                    table.count = rows.end - rows.begin
-                    table.length += table.count
-                for number, follower in enumerate(followers):
-                    follower.found(rounds.found[number])
+                self._take(rounds, followers)
                 ended_round(self.record, self.marked, work)
         except MemoryError:
             self.record.back_to(mark)
@@ -181,16 +189,18 @@ class RowRounds:
         for name, table in self.marked.items():
             nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
-            table.rows = GrowingRows(rows, len(rows[0]), table.space.size, name in self.passing)
+            count = len(rows[0])
+            passing = name in self.passing
+            table.rows = GrowingRows(rows, count, table.space.size, passing, 0, count)
             table.blocks = []
             self.context.limits.charge(name, table.nbytes)
 
     def _follower(self, each: RuleJoin) -> _Follower | None:
         """Prints a rule; returns None if it cannot be printed."""
         join, beside = each.join, self.marked[each.plan.relation].beside
-        assert join.given is not None
-        rows, report = self._rows(join.given.relation), self.context.metrics.run_of(each.plan)
-        sources = Sources(self.of.trie_of, partial(given_rows, rows.columns))
+        rows = () if join.given is None else self._rows(join.given.relation).columns
+        report = self.context.metrics.run_of(each.plan)
+        sources = Sources(self.of.trie_of, partial(given_rows, rows))
         form, counts = Form(join.outputs, fresh=True), report is not None
         with measured(report):
             nest = JoinNest(join, form, sources, self.context, beside, counts)
@@ -203,26 +213,40 @@ class RowRounds:
         from gdatalog.gpu_ops.rounds import RoundLoops
 
         relation, given = each.of.plan.relation, each.of.join.given
-        assert given is not None
         with measured(each.report):
             run = each.nest.loop_run(relation, each.counts)
-            follows, into = self.names.index(given.relation), self.names.index(relation)
-            rounds.add(RoundLoops(run, follows, into))
+            follows = None if given is None else self.names.index(given.relation)
+            rounds.add(RoundLoops(run, follows, self.names.index(relation)))
+
+    def _take(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> None:
+        """Takes the numbers of rows after a round."""
+        for name, table in self.marked.items():
+            rows = self._rows(name)
+            table.count = rows.end - rows.begin
+            table.length += table.count
+        for number, follower in enumerate(followers):
+            follower.found(rounds.found[number])
+
+    def _run(
+        self, rounds: DeviceRounds, followers: Sequence[_Follower], numbers: Iterable[int]
+    ) -> None:
+        """Runs some rules, one after the other."""
+        for number in numbers:
+            each, before = followers[number], rounds.found[number]
+            stats = self.record.running(each.of.plan.relation, each.of.rule)
+            stats.executors[each.of.number] = str(BY_MARKS)
+            given = each.of.join.given
+            read = 1 if given is None else self.marked[given.relation].count
+            with measured(each.report, stats):
+                counters = rounds.step(number)
+            stats.new = rounds.found[number] - before
+            stats.tried = each.saw(counters, read)
+            self.record.ran(stats, each.report)
 
     def _steps(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> Iterator[None]:
         """Runs rounds rule by rule."""
         while True:
-            for number, each in enumerate(followers):
-                stats = self.record.running(each.of.plan.relation, each.of.rule)
-                stats.executors[each.of.number] = str(BY_MARKS)
-                before = rounds.found[number]
-                assert each.of.join.given is not None
-                read = self.marked[each.of.join.given.relation].count
-                with measured(each.report, stats):
-                    counters = rounds.step(number)
-                stats.new = rounds.found[number] - before
-                stats.tried = each.saw(counters, read)
-                self.record.ran(stats, each.report)
+            self._run(rounds, followers, range(self.count))
             rounds.end_round()
             yield
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
+from gdatalog.chunks import chunk_rows, levels_of
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
@@ -27,7 +28,6 @@ from gdatalog.engine.rules.operator import Refusal
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.limits import chunk_rows, levels_of
 from gdatalog.plan.cells import ends, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan
@@ -38,7 +38,7 @@ from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.transfers import PagedTrie
+    from gdatalog.gpu_ops.paged_tries import PagedTrie
 
 SPILL = 4  # rows go to the host when they take more than a quarter of the free memory
 

@@ -265,12 +265,12 @@ def _find(trie: Trie, depth: int, key: int, low: int, high: int) -> int:
             least, index = dense
             return int(index[key - least]) if 0 <= key - least < len(index) else -1
         high = len(level)
-    at = bisect_left(memoryview(level.values), key, low, high)  # faster than NumPy for one key
+    at = bisect_left(level.values.data, key, low, high)  # faster than NumPy for one key
     return at if at < high and level.values[at] == key else -1
 
 
 def _cut(values: Array, low: int, high: int, op: str, bound: int) -> tuple[int, int]:
     """The part of a list whose values compare so with a bound."""
     find = bisect_left if op in ("<", ">=") else bisect_right
-    at = find(memoryview(values), bound, low, high)
+    at = find(values.data, bound, low, high)
     return (low, at) if op in ("<", "<=") else (at, high)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from gdatalog.calls import GiveUp
+from gdatalog.chunks import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import choose, remember
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
@@ -15,7 +16,7 @@ from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink, StepCounts
-from gdatalog.limits import BYTES_PER_ROW, OverBudget, levels_of
+from gdatalog.limits import OverBudget
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.join_plan import Generate, Join, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice, Shared
@@ -150,9 +151,14 @@ class JoinRun:
 
 def _rows_at_hand(join: JoinPlan, tries: Sequence[Trie], chunk: int) -> int:
     """The most bindings at a time: a chunk, or fewer if the relations are tiny."""
-    steps = [*all_steps(join.steps)]
-    if join.given or join.scan or any(isinstance(step, Generate) for step in steps):
+    if join.given or join.scan:
         return chunk
-    longest = max((len(level) for trie in tries for level in trie.levels), default=0)
-    levels = sum(isinstance(step, Join) for step in steps)
+    levels = longest = 0
+    for step in all_steps(join.steps):
+        if isinstance(step, Generate):
+            return chunk
+        levels += isinstance(step, Join)
+    for trie in tries:
+        for level in trie.levels:
+            longest = max(longest, len(level))
     return min(chunk, int((1 + longest) ** levels))

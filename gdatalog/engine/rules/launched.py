@@ -64,8 +64,10 @@ class LaunchedRule:
             else:
                 blocks += found
         if self.counts:
-            fits = -(1 << 63) <= total < 1 << 63
-            return ((np.array([total]),), 1) if fits else Refusal("its counts leave 64 bits")
+            if not -(1 << 63) <= total < 1 << 63:
+                return Refusal("its counts leave 64 bits")
+            short = -(1 << 31) <= total < 1 << 31
+            return (np.array([total], dtype=np.int32 if short else np.int64),), 1
         if all(is_on_host(column) for block in blocks for column in block):
             metrics, settings = context.metrics, context.settings
             context = ExecutionContext(context.limits, context.scope, metrics, settings)
@@ -78,12 +80,10 @@ class LaunchedRule:
 def launched(
     plan: RulePlan, relation: Callable[[str], Relation], context: ExecutionContext, label: str
 ) -> LaunchedRule | None:
-    """Prepares the loops of a rule that has run on a device; None if its joins need more than a
-    launch each, or do not run depth-first."""
+    """Prepares the loops of a rule that `launches`, and has run on a device; None if they do not
+    run depth-first, or are still being compiled, or do not fit."""
     device = context.device.accelerator
-    if device is None or len(device.members) > 1 or not _launches(plan, device):
-        return None
-    if too_large([plan.otherwise or plan], relation, context):
+    if device is None or too_large([plan.otherwise or plan], relation, context):
         return None
 
     def trie_of(ref: TrieRef) -> Trie:
@@ -98,8 +98,11 @@ def launched(
     return LaunchedRule(plan, joins, _counts(plan))
 
 
-def _launches(plan: RulePlan, device: Accelerator) -> bool:
-    """Whether a rule is one join, or a sum of joins that only count."""
+def launches(plan: RulePlan, context: ExecutionContext) -> bool:
+    """Whether a rule is one join, or a sum of joins that only count, for one device."""
+    device = context.device
+    if device.accelerator is None or len(device.members) > 1:
+        return False
     if plan.left is not None or plan.within or device.refuses(plan) is not None:
         return False
     if any(j.given or any(isinstance(s, Tally) for s in all_steps(j.steps)) for j in plan.joins):

@@ -42,6 +42,13 @@ DEVICE bool same_array(A a, B b) {
     return (const void*)a == (const void*)b;
 }
 
+// An argument that is an array of any type. Two of them may be the same array.
+typedef u8* Bytes;
+template <class T>
+DEVICE T* array_of(Bytes bytes) {
+    return (T*)bytes;
+}
+
 // ---------------------------------------------------------------------------------- where we are
 
 DEVICE int thread_of_block() { return (int)threadIdx.x; }

@@ -46,10 +46,12 @@ DEVICE i64 used_blocks(B board, i64 follower, i64 blocks) {
     return used < blocks ? used : blocks;
 }
 
-// Tells a rule which rows to read: those of this round, or none.
+// Tells a rule which rows to read: those of this round, or none. A rule that runs once, before the
+// rounds, follows no relation.
 template <class B>
 DEVICE void give_part(B board, i64 follower, bool some) {
     const i64 relation = board[follower + FOLLOWS], sizes = board[follower + SIZES];
+    if (relation == 0) return;
     const i64 begin = board[relation + BEGIN];
     board[sizes] = begin;
     board[sizes + 1] = some ? board[relation + END] - begin : 0;

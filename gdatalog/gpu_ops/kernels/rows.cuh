@@ -1,34 +1,9 @@
-// The rows that passed a test, and the rows that a bitmap marks.
-//
-// The including source defines these types. PLACE: of the index of a row. OUT: of a column of
-// marked rows.
+// The rows that a bitmap marks. The including source defines OUT, the type of a column of rows.
 #include "search.cuh"
 
-#ifndef PLACE
-#define PLACE i32
-#endif
 #ifndef OUT
 #define OUT i32
 #endif
-
-// The indices of rows that passed a test.
-KERNEL(survivors)(ARRAY(const u8) mask, ARRAY(PLACE) found, ARRAY(i64) state, i64 size) {
-    const i64 tiles = (size + TILE - 1) / TILE;
-    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {
-        const i64 first = tile * TILE + thread_of_block();
-        bool keep[EACH];
-        i64 to[EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const i64 at = first + i * THREADS;
-            keep[i] = at < size && mask[at] != 0;
-        }
-        places_of_kept(keep, to, state, tile, tiles);
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (keep[i]) found[to[i]] = (PLACE)(first + i * THREADS);
-    }
-}
 
 // A bit's position is the number of a row in a box of values. A warp takes RUN words at a time.
 #define RUN 32

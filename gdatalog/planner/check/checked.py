@@ -46,16 +46,31 @@ class CheckedRule:
     body: s.Literal | None
     types: Mapping[str, TypeName]  # of each variable
     span: Span = field(compare=False)
+    _parts: tuple[Node, ...] | None = field(default=None, init=False, compare=False, repr=False)
+    _atoms: tuple[s.Atom, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        return bool(all_of(s.HeadAggregate, *self.head.args))
+        return any(type(part) is s.HeadAggregate for part in self.parts)
 
     @property
-    def parts(self) -> list[Node]:
+    def parts(self) -> tuple[Node, ...]:
         """All nodes of the head and the body."""
-        return walk(self.head) + walk(self.body)
+        found = self._parts
+        if found is None:
+            found = (*walk(self.head), *walk(self.body))
+            object.__setattr__(self, "_parts", found)
+        return found
+
+    @property
+    def atoms(self) -> tuple[s.Atom, ...]:
+        """The atoms of the body, those within negations and aggregates included."""
+        found = self._atoms
+        if found is None:
+            found = tuple(all_of(s.Atom, self.body))
+            object.__setattr__(self, "_atoms", found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,7 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
         if best is not None:
             return f"if the least is meant, `min` may be recursive: `{best}`"
     below = [
-        rule
-        for rule in rules.get(step.body, ())
-        if inside.isdisjoint(a.name for a in w.all_of(s.Atom, rule.body))
+        rule for rule in rules.get(step.body, ()) if inside.isdisjoint(a.name for a in rule.atoms)
     ]
     if below and step.body != step.head:
         base = f"{step.body}_base"

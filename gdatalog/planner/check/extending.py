@@ -15,7 +15,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.program import examine
 from gdatalog.planner.check.souffle_cautions import is_souffle
-from gdatalog.planner.check.walk import Node, all_of, walk
+from gdatalog.planner.check.walk import Node, walk
 from gdatalog.records import dataclass
 from gdatalog.values import ParamType
 
@@ -42,7 +42,7 @@ class KeptProgram:
             shared.append(s.Aggregate)
         homes = {name: at for at, each in enumerate(checked.strata) for name in each.relations}
         below = tuple(
-            frozenset([atom.name for rule in each.rules for atom in all_of(s.Atom, rule.body)])
+            frozenset([atom.name for rule in each.rules for atom in rule.atoms])
             for each in checked.strata
         )
         return KeptProgram(checked, homes, below, params, tuple(shared))

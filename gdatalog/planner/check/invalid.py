@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.planner.check.wording import either
 from gdatalog.records import dataclass
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
     for rule in rules:
         by_head.setdefault(rule.head.name, []).append(rule)
         read = reads.setdefault(rule.head.name, [])
-        read += [atom.name for atom in w.all_of(s.Atom, rule.body)]
+        read += [atom.name for atom in rule.atoms]
     strata: list[Stratum] = []
     for component in components(reads):
         defined = tuple([name for name in component if name in by_head])

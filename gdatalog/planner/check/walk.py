@@ -74,7 +74,7 @@ def without_places(parts: Iterable[Node]) -> str:
     """What tells trees apart, but for the places in the text, in which `parts` are all nodes."""
     found: list[object] = []
     for part in parts:
-        kind = type(part)
+        kind: type[Any] = type(part)
         found.append(kind.__name__)
         for name in _plain_fields(kind):
             found.append(getattr(part, name))
@@ -88,7 +88,7 @@ def without_places(parts: Iterable[Node]) -> str:
 
 
 @cache
-def _plain_fields(kind: type) -> tuple[str, ...]:
+def _plain_fields(kind: type[Any]) -> tuple[str, ...]:
     """The fields that hold neither nodes below nor places."""
     below = _BELOW.get(kind, ())
     return tuple([field.name for field in fields(kind) if field.repr and field.name not in below])

@@ -344,8 +344,10 @@ class Formula:
                 (self._under[at] & ~self._within[at] & among).bit_count() for at in bits(among)
             )
             return float(0.5 ** min(pairs, among.bit_count()))
-        every = self._linear(among, self._under, self._orders[0])
-        own = self._linear(among, self._within, self._orders[1])
+        every, own = self._orders[0].get(among), self._orders[1].get(among)
+        if every is None or own is None:
+            every = self._linear(among, self._under, self._orders[0])
+            own = self._linear(among, self._within, self._orders[1])
         return every / own if own else 0.0
 
     def _linear(self, among: int, under: list[int], known: dict[int, int]) -> int:
@@ -371,6 +373,9 @@ class Formula:
             return 1.0
         if self._compared.bit_count() > COMPARED:
             return 0.5 if self._under[at] & bound else 1.0
-        before = self._linear(bound, self._under, self._orders[0])
-        after = self._linear(bound | 1 << at, self._under, self._orders[0])
+        known, wider = self._orders[0], bound | 1 << at
+        before, after = known.get(bound), known.get(wider)
+        if before is None or after is None:
+            before = self._linear(bound, self._under, known)
+            after = self._linear(wider, self._under, known)
         return after / before / (bound.bit_count() + 1) if before else 0.0

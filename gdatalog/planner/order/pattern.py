@@ -53,6 +53,7 @@ class PatternAtom:
     turned: bool  # whether its two columns are interchangeable
     known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
+    sorts: dict[int, int] = field(default_factory=dict)  # rows to sort for an index, by column
 
     def spread(self, at: int) -> Degrees:
         """Like `degrees`, but without the comparisons of a mirrored atom.

@@ -65,7 +65,7 @@ def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
 
 
 def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:
-    if rule.body is None or not any(atom.name in kept for atom in w.all_of(s.Atom, rule.body)):
+    if rule.body is None or not any(atom.name in kept for atom in rule.atoms):
         return rule
     return replace(rule, body=_literal(rule.body, kept))
 

@@ -55,7 +55,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether, for some column of each relation, counts are enough for the rule."""
     return all(
         bool(atom.args) and counted_rule(rule, {atom.name: _asked(rule, atom)}) is not None
-        for atom in w.all_of(s.Atom, rule.body)
+        for atom in rule.atoms
         if atom.name in names
     )
 

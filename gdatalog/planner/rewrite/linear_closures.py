@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import all_of, conjuncts
+from gdatalog.planner.check.walk import conjuncts
 from gdatalog.records import dataclass, replace
 
 FIRST = "~first"  # names of users' relations have no ~
@@ -90,7 +90,7 @@ def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
 
 
 def _reads(rule: CheckedRule, name: str) -> bool:
-    return any(atom.name == name for atom in all_of(s.Atom, rule.body))
+    return any(atom.name == name for atom in rule.atoms)
 
 
 def _composes(head: s.Atom, left: s.Atom, right: s.Atom) -> bool:

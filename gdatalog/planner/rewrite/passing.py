@@ -73,12 +73,12 @@ def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
 
 
 def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[s.Atom]:
-    return [atom for atom in w.all_of(s.Atom, rule.body) if atom.name in names]
+    return [atom for atom in rule.atoms if atom.name in names]
 
 
 def read_by(rules: Sequence[CheckedRule]) -> list[str]:
     """The relations that rules read."""
-    return list({atom.name: None for rule in rules for atom in w.all_of(s.Atom, rule.body)})
+    return list({atom.name: None for rule in rules for atom in rule.atoms})
 
 
 def linear(rule: CheckedRule) -> RecursiveRule | None:

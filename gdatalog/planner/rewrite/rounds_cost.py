@@ -13,7 +13,6 @@ from math import prod
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import all_of
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field
 
@@ -48,7 +47,7 @@ class Collapse:
         values = {name: [0.0] * arity for name, arity in arities.items()}
         for _ in range(len(arities) + 2):
             for rule in rules:
-                atoms = all_of(s.Atom, rule.body)
+                atoms = rule.atoms
                 for at, arg in enumerate(rule.head.args if rule.body is not None else ()):
                     found = self._values(arg, atoms, values) if isinstance(arg, s.Var) else 1.0
                     into = values[rule.head.name]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import all_of, conjunction, conjuncts
+from gdatalog.planner.check.walk import conjunction, conjuncts
 from gdatalog.records import replace
 
 KEY = "~key"  # names of users' columns have no ~
@@ -41,9 +41,7 @@ def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
         return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
     literals = conjuncts(rule.body)
     reads = [each for each in literals if isinstance(each, s.Atom) and each.name in names]
-    if len(reads) > 1 or len(reads) != sum(
-        atom.name in names for atom in all_of(s.Atom, rule.body)
-    ):
+    if len(reads) > 1 or len(reads) != sum(atom.name in names for atom in rule.atoms):
         return None
     if not reads:
         return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))

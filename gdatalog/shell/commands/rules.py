@@ -21,7 +21,7 @@ from gdatalog.shell.registry import command
 from gdatalog.shell.saving import saved
 from gdatalog.shell.statements import NOT_EVALUATED, take_file
 from gdatalog.storage.writers import write_text
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 
 @command(

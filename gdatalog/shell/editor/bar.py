@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gdatalog.progress import amount, format_bytes
 from gdatalog.shell.editor.known import Status
-from gdatalog.values import visible
-
-if TYPE_CHECKING:
-    pass
-
+from gdatalog.terminal_text import visible
 
 Pieces = list[tuple[str, str]]  # style and text
 

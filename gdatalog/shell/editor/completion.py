@@ -20,7 +20,7 @@ from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.signatures import columns_text
 from gdatalog.shell.editor.statement_completion import Files, file_in_string, in_statement
 from gdatalog.shell.typed import StatementPart, parts_of
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 MOST_FILES = 200  # names offered of one folder
 

@@ -24,7 +24,7 @@ from prompt_toolkit.lexers import Lexer
 
 from gdatalog.own_files import open_own
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.values import visible
+from gdatalog.terminal_text import visible
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.highlighting import Highlighter

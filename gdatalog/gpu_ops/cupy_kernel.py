@@ -1,0 +1,157 @@
+"""Kernels of a real GPU: NVRTC compiles them to machine code, which is cached beside that of the
+CPU's loops; CuPy loads and launches them.
+
+If a kernel does not compile, the error shows NVRTC's messages next to the lines of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.codegen import cache
+from gdatalog.gpu_ops.compile_errors import compile_error
+from gdatalog.gpu_ops.copies import explaining_failure
+from gdatalog.records import dataclass
+
+# Without --fmad, products and sums are rounded separately, as in NumPy. Suppressed warnings:
+# functions that a source includes and does not use (177), variables that generated code sets and
+# does not use (550), code that a template cannot reach with one lane (111, 128).
+OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
+
+# A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
+_COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
+
+_SHARED, _LOCAL, _REGISTERS = 1, 3, 4  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and others
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a kernel, as the compiler reports them: registers, spilled bytes, shared
+    bytes."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+class PackedArguments:
+    """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
+    them. They keep the arrays alive."""
+
+    __slots__ = ("_arrays", "_places", "_words", "address")
+
+    def __init__(self, args: Sequence[Any], gaps: bool) -> None:
+        self._arrays = args
+        words = [_word(value, gaps) for value in args]
+        self._words = np.array(words or [0], dtype=np.uint64)
+        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
+        self._places = places + np.uint64(self._words.ctypes.data)
+        self.address = int(self._places.ctypes.data)
+
+
+class CupyKernel:
+    """A compiled kernel. `function`: CuPy's Function; `occupancy`: how many blocks of so many
+    threads the device runs at once; `cuda`: CuPy's module."""
+
+    def __init__(
+        self, function: Any, name: str, occupancy: Callable[[int, int], int], cuda: Any
+    ) -> None:
+        self._function = function  # keeps the module
+        self._name = name
+        self._pointer = function.ptr
+        self._cuda = cuda
+        self._occupancy = occupancy
+        self._resident: dict[int, int] = {}
+
+    @property
+    def resources(self) -> Resources:
+        found = [
+            self._cuda.driver.funcGetAttribute(attribute, self._pointer)
+            for attribute in (_REGISTERS, _LOCAL, _SHARED)
+        ]
+        return Resources(*found)
+
+    def packed(self, args: Sequence[Any], gaps: bool = False) -> PackedArguments:
+        """Arguments for any number of launches: arrays, ints (64 bits) and floats. `gaps`: whether
+        arrays may have gaps between their entries."""
+        return PackedArguments(args, gaps)
+
+    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
+        """Launches `blocks` blocks of `threads` threads."""
+        if blocks <= 0:
+            return  # CUDA would refuse it
+        packed = args if isinstance(args, PackedArguments) else self.packed(args)
+        cuda = self._cuda
+        with explaining_failure(self._name):
+            stream = cuda.get_current_stream().ptr
+            size = blocks, 1, 1, threads, 1, 1, 0
+            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
+
+    def resident(self, threads: int) -> int:
+        """How many blocks of `threads` threads the whole device runs at once."""
+        found = self._resident.get(threads)
+        if found is None:
+            found = self._resident[threads] = self._occupancy(self._pointer, threads)
+        return found
+
+
+def _word(value: Any, gaps: bool) -> int:
+    """An argument in 64 bits: the address of an array, a number as kernels expect it."""
+    if isinstance(value, (int, np.integer)):
+        return int(value) % (1 << 64)
+    if isinstance(value, (float, np.floating)):
+        return int(np.float64(value).view(np.uint64))
+    if not gaps and not value.flags.c_contiguous:
+        raise ValueError("a kernel reads arrays from their first byte on, without gaps")
+    return int(value.data.ptr)
+
+
+def bare(source: str) -> str:
+    """A source without comments: rules that differ only there share the compiled kernel.
+
+    Line numbers stay. Other characters than ASCII are escaped.
+
+    >>> bare("int x;  // of p(x)\\n// y\\nint y;")
+    'int x;\\n\\nint y;'
+    """
+    return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
+
+
+def loaded(cuda: Any, version: str, capability: str, source: str, label: str) -> Any:
+    """A source as a CUDA module: its machine code is read from the cache, or compiled and cached.
+
+    `cuda`: CuPy's module; `version`: of CuPy, whose package chooses the compiler; `capability`: of
+    the GPU, such as "90"; `label`: the rule, for errors.
+    """
+    source = bare(source)
+    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source)
+    name = "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
+    code = cache.read(name)
+    if code is None:
+        code = _compiled(cuda.nvrtc, capability, source, label)
+        cache.keep(name, code)
+    module = cuda.function.Module()
+    module.load(code)
+    return module
+
+
+def _compiled(nvrtc: Any, capability: str, source: str, label: str) -> bytes:
+    """Machine code, or PTX, which the driver compiles, for a GPU newer than NVRTC."""
+    newest = max(nvrtc.getSupportedArchs())
+    known = int(capability) <= newest
+    architecture = f"-arch=sm_{capability}" if known else f"-arch=compute_{newest}"
+    program = nvrtc.createProgram(source, "kernels.cu", (), ())
+    try:
+        try:
+            nvrtc.compileProgram(program, (*OPTIONS, architecture))
+        except nvrtc.NVRTCError:
+            raise compile_error(nvrtc.getProgramLog(program), source, label) from None
+        code: bytes = nvrtc.getCUBIN(program) if known else nvrtc.getPTX(program)
+        return code
+    finally:
+        nvrtc.destroyProgram(program)
