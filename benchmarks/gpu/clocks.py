@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmarks.gpu.names import part_of
-from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel, Resources
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, Resources
 
 T = TypeVar("T")
 
