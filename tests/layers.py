@@ -174,7 +174,7 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
-        cupy_kernel sources elementwise array_operators array_module cupy_driver probe
+        cupy_kernel sources array_operators elementwise array_module cupy_driver probe
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch

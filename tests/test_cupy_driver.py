@@ -178,7 +178,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         fake.launched.append((*size, list(words)))
         assert extra == 0
 
-    fake.launched = []
+    fake.launched, fake.current = [], []
     pool = SimpleNamespace(
         free_all_blocks=lambda: fake.freed.append(True),
         free_bytes=lambda: 50,
@@ -207,6 +207,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         runtime=SimpleNamespace(
             memGetInfo=lambda: (1000, 2000),
             driverGetVersion=lambda: 13000,
+            setDevice=lambda number: fake.current.append(number),
             memcpyAsync=copy,
             memcpyHostToDevice=1,
             eventQuery=lambda ptr: ptr.query(),
@@ -229,7 +230,7 @@ def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
     assert cupy.used == [1, "left"]
     with driver.use():
         assert cupy.used == [1, "left", 1]
-    assert cupy.used[-1] == "left"
+    assert cupy.used[-1] == "left" and cupy.current == [1]  # once for each thread
     del cupy.attributes["ClockRate"]
     assert CupyDriver().clock == 1.5
 
@@ -461,7 +462,8 @@ def test_cupy_has_what_is_asked_of_it() -> None:
         "cuda.function.Module.load", "cuda.function.Module.get_function",
         "cuda.function.Function.ptr", "cuda.MemoryPointer.copy_from_device_async",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
-        "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",
+        "cuda.runtime.memGetInfo", "cuda.runtime.setDevice",
+        "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",
         "cuda.nvrtc.getVersion", "cuda.nvrtc.getSupportedArchs", "cuda.nvrtc.createProgram",
         "cuda.nvrtc.compileProgram", "cuda.nvrtc.getProgramLog", "cuda.nvrtc.getCUBIN",
         "cuda.nvrtc.getPTX", "cuda.nvrtc.destroyProgram", "cuda.nvrtc.NVRTCError",

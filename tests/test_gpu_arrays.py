@@ -77,6 +77,7 @@ TWO: tuple[Callable[[Any, Columns], Any], ...] = (
     lambda xp, c: xp.searchsorted(xp.sort(c["f"]), c["f"], side="right"),
     lambda xp, c: (xp.unique(c["k"]), *xp.unique(c["i"], return_counts=True)),
     lambda xp, c: xp.unique(c["k"], return_inverse=True),
+    lambda xp, c: (np.sum(c["k"]), np.minimum(c["k"], 2), np.cumsum(c["i"])),
     lambda xp, c: (xp.bincount(c["at"], minlength=9), xp.bincount(c["k"] + 9, minlength=20)),
     lambda xp, c: (xp.concatenate([c["i"], c["j"], c["k"]]), xp.stack([c["k"], c["p"]])[1]),
     lambda xp, c: (xp.append(c["i"], c["k"]), xp.clip(c["k"], 0, 4), c["k"][::3]),

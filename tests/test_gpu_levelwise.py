@@ -103,9 +103,9 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
     reports: list[str | None] = []
     real = stratum_run.run_rule
 
-    def noted(plan: Any, inputs: Any) -> Any:
+    def noted(plan: Any, inputs: Any, *more: Any) -> Any:
         report = RuleRun(plan)
-        found = real(plan, replace(inputs, report=report))
+        found = real(plan, replace(inputs, report=report), *more)
         reports.append(report.left)
         return found
 

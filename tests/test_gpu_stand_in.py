@@ -46,7 +46,7 @@ def test_names_are_cupys() -> None:
         assert isinstance(getattr(cupy, name), cupy.ufunc)
     for name in cupy_names.SAME.split():
         assert getattr(cupy, name) is getattr(np, name)
-    for name in vars(xp):
+    for name in vars(xp).keys() - {"plain"}:
         assert hasattr(cupy, name)
     for name in ("result_type", "can_cast", "array", "asarray", "asnumpy"):
         theirs = inspect.signature(getattr(cupy, name)).parameters

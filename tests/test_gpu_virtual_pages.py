@@ -155,7 +155,7 @@ def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     driver = cupy_driver.CupyDriver.__new__(cupy_driver.CupyDriver)
     driver._looked, driver._virtual, driver.number = False, None, 0
     pool = SimpleNamespace(free_all_blocks=lambda: full.discard("pool"))
-    driver.xp = SimpleNamespace(get_default_memory_pool=lambda: pool)
+    driver._cupy = SimpleNamespace(get_default_memory_pool=lambda: pool)
     assert driver.page == 0 and not driver._looked
     full.add("pool")
     full.remove("others")

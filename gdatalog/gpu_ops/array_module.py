@@ -112,12 +112,12 @@ class ArrayModule:
         return made
 
     def result_type(self, *of: Any) -> np.dtype[Any]:
-        return np.result_type(*(a.dtype if isinstance(a, self.ndarray) else a for a in of))
+        return np.result_type(*(a.dtype if isinstance(a, Operators) else a for a in of))
 
     def copyto(self, dst: Array, src: Any) -> None:
         """Fills an array with a number, or with the entries of another."""
         dst, src = self._flat(dst), self._flat(src)
-        common = src.dtype if isinstance(src, self.ndarray) else dst.dtype
+        common = src.dtype if isinstance(src, Operators) else dst.dtype
         self.kernels.apply("copy", dst, (src,), common, (0, 1, 0))
 
     def take(self, a: Array, indices: Array) -> Array:
@@ -133,11 +133,11 @@ class ArrayModule:
         """Assigns to entries by their indices, or by a mask."""
         values = self._flat(values)
         if indices.dtype == _BOOL:
-            if not isinstance(values, self.ndarray) or values.size == 1:
+            if not isinstance(values, Operators) or values.size == 1:
                 self._select(a, indices, values, a)
                 return
             indices = self.flatnonzero(indices)
-        common = values.dtype if isinstance(values, self.ndarray) else a.dtype
+        common = values.dtype if isinstance(values, Operators) else a.dtype
         given = values, self._flat(indices)
         self.kernels.apply("scatter", a, given, common, (0, 0, a.size), indices.size)
 
@@ -180,7 +180,7 @@ class ArrayModule:
             common = _FLOAT
         if out is None:
             shape: Shape = self._size(*args)
-            if shape == 1 and not any(a.shape for a in args if isinstance(a, self.ndarray)):
+            if shape == 1 and not any(a.shape for a in args if isinstance(a, Operators)):
                 shape = ()
             out = self.ndarray(shape, _BOOL if name in _COMPARISONS else common)
         self.kernels.apply(name, out, tuple(map(self._flat, args)), common)
@@ -212,7 +212,7 @@ class ArrayModule:
             raise TypeError(f"{name} of ints")
         given = [
             self.broadcast_to(a.astype(_FLOAT, copy=False), (size,))
-            if isinstance(a, self.ndarray)
+            if isinstance(a, Operators)
             else self.full(size, a, _FLOAT)
             for a in (a, b)
         ]
@@ -308,13 +308,13 @@ class ArrayModule:
 
     def _flat(self, value: Any) -> Any:
         """An operand without gaps; a number as it is."""
-        if not isinstance(value, self.ndarray) or value.flags.c_contiguous:
+        if not isinstance(value, Operators) or value.flags.c_contiguous:
             return value
         return self.cast(value, value.dtype)
 
     def _size(self, *args: Any) -> int:
         """The number of entries of operands, of which each has that many, or one."""
-        sizes: set[int] = {a.size for a in args if isinstance(a, self.ndarray)}
+        sizes: set[int] = {a.size for a in args if isinstance(a, Operators)}
         found = sizes - {1} or sizes
         if len(found) != 1:
             raise ValueError(f"arrays of {sizes} entries")

@@ -44,6 +44,16 @@ class Operators:
         else:
             self.xp.copyto(super().__getitem__(key), value)  # type: ignore[misc]
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions are the module's."""
+        own = getattr(self.xp, func.__name__, None)
+        return NotImplemented if own is None else own(*args, **kwargs)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        own = getattr(self.xp, ufunc.__name__, None)
+        known = own is not None and method == "__call__" and not kwargs
+        return own(*inputs) if known else NotImplemented
+
     def fill(self, value: Any) -> None:
         if not isinstance(value, Operators) and value == 0:
             super().fill(0)  # type: ignore[misc]  # clears the memory
@@ -67,13 +77,13 @@ class Operators:
     def copy(self, order: Any = "C") -> Any:
         return self.xp.copy(self)
 
-    def sum(self, dtype: Any = None) -> Any:
-        return self.xp.sum(self, dtype)
+    def sum(self, axis: None = None, dtype: Any = None) -> Any:
+        return self.xp.sum(self, dtype=dtype)
 
-    def min(self) -> Any:
+    def min(self, axis: None = None) -> Any:
         return self.xp.min(self)
 
-    def max(self) -> Any:
+    def max(self, axis: None = None) -> Any:
         return self.xp.max(self)
 
     def any(self) -> Any:

@@ -118,6 +118,9 @@ class CupyDriver:
         cuda = self._cupy.cuda
         try:
             with cuda.Device(self.number), explaining_failure(f"a query on {self.name}"):
+                if not hasattr(self._mine, "current"):  # a thread begins without a context
+                    cuda.runtime.setDevice(self.number)
+                    self._mine.current = True
                 allocator = cuda.get_allocator()  # may be RMM's, or ours already
                 if not isinstance(allocator, _Relieved):
                     allocator = _Relieved(allocator, lambda: self.relief())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.array_operators import Operators
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import source_of
 from gdatalog.overhead import spending
@@ -85,7 +86,7 @@ class Elementwise:
         what = _CODES[name] | _flags(common) | _KINDS[out.dtype] << _OUT
         arrays, given = [out, out, out], list(numbers)
         for at, value in enumerate(operands):
-            if isinstance(value, self.driver.xp.ndarray):
+            if isinstance(value, Operators):
                 arrays[at] = value
                 what |= _KINDS[value.dtype] << _OPERANDS[at]
                 mode = _ONE if value.size == 1 else 0
