@@ -128,8 +128,7 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        if not self.on_host:
-            self._bring()
+        self._bring()
         return self._blocks
 
     @property
@@ -175,8 +174,7 @@ class RowStore:
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
-        if not self.on_host:
-            self._bring()
+        self._bring()
         if not self._plain:
             with self._lock:
                 blocks = self._blocks
@@ -206,9 +204,7 @@ class RowStore:
         if device_rows is not None:
             with self._lock:
                 device_rows.sorted()
-            self._bring()
-        if self._known >= KnownRows.SORTED:
-            return self._blocks[0]
+        self._bring()
         with self._lock:
             if self._known < KnownRows.SORTED:
                 self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
