@@ -333,7 +333,7 @@ class HostDriver:
         return working_on(self.number)
 
     def copied(self, array: Any) -> Any:
-        return array.copy()
+        return array.copy() if self.xp is xp else self.xp.copy(array)
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, HostKernel]:
         """Compiles a source, or finds it compiled."""
