@@ -11,7 +11,7 @@ from hypothesis import assume, given
 
 import gdatalog as gd
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
 from gdatalog.gpu_ops.launch import Launch

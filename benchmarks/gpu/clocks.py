@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmarks.gpu.names import part_of
-from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel, Resources
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, Resources
 
 T = TypeVar("T")
 
@@ -68,13 +69,13 @@ class Clocked:
 
     def span(self, name: str, work: Callable[[], T]) -> T:
         """Runs something on the device, between two clocks."""
-        xp = self.driver.xp
-        if hasattr(xp, "cuda"):
-            before, after = xp.cuda.Event(), xp.cuda.Event()
+        cuda = cuda_of(self.driver)
+        if cuda is not None:
+            before, after = cuda.Event(), cuda.Event()
             before.record()
             result = work()
             after.record()
-            taken = partial(xp.cuda.get_elapsed_time, before, after)
+            taken = partial(cuda.get_elapsed_time, before, after)
             self.spans.append((name, lambda: float(taken()) / 1e3))
             return result
         self.driver.synchronize()
@@ -84,6 +85,12 @@ class Clocked:
         seconds = perf_counter() - began
         self.spans.append((name, lambda: seconds))
         return result
+
+
+def cuda_of(driver: Any) -> Any:
+    """CuPy's interface to CUDA; None for a driver without a GPU."""
+    xp = driver.xp
+    return getattr(getattr(xp, "raw", xp), "cuda", None)
 
 
 class ClockedKernel:
@@ -157,6 +164,7 @@ def under_half(ends: Any, seconds: float) -> float | None:
 
 def pool_bytes(xp: Any) -> int | None:
     """What CuPy's pool holds now: the most that was in use since it was last emptied."""
+    xp = getattr(xp, "raw", xp)
     if not hasattr(xp, "get_default_memory_pool"):
         return None
     return int(xp.get_default_memory_pool().total_bytes())
@@ -164,7 +172,7 @@ def pool_bytes(xp: Any) -> int | None:
 
 def empty_pool(xp: Any) -> int | None:
     """Gives what is free back, so that from now on the pool grows to what is used at once."""
-    if not hasattr(xp, "get_default_memory_pool"):
+    if pool_bytes(xp) is None:
         return None
-    xp.get_default_memory_pool().free_all_blocks()
+    getattr(xp, "raw", xp).get_default_memory_pool().free_all_blocks()
     return pool_bytes(xp)

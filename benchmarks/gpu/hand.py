@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.made import Oriented
-from gdatalog.gpu_ops.cupy_driver import CupyKernel
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.sources import whole
 
 THREADS, SHORT = 256, 64

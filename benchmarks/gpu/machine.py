@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from benchmarks.gpu.clocks import cuda_of
 from benchmarks.machine import cores, machine
 
 Facts = dict[str, str | int | float]
@@ -18,7 +19,7 @@ def facts(driver: Any) -> Facts:
 
 
 def gpu(driver: Any) -> Facts:
-    cuda = getattr(driver.xp, "cuda", None)
+    cuda = cuda_of(driver)
     if cuda is None:
         return {"GPU": "none: kernels ran on the host, figures mean nothing"}
     runtime = cuda.runtime
@@ -30,5 +31,5 @@ def gpu(driver: Any) -> Facts:
         "GPU memory GiB": round(int(properties["totalGlobalMem"]) / (1 << 30)),
         "driver": int(runtime.driverGetVersion()),
         "CUDA": int(runtime.runtimeGetVersion()),
-        "cupy": str(driver.xp.__version__),
+        "cupy": str(getattr(driver.xp, "raw", driver.xp).__version__),
     }

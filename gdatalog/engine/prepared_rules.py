@@ -9,7 +9,7 @@ from gdatalog.engine.rules.operator import RuleOperator
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.adornments import as_called
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 
 MOST_PLANS = 500  # long recursions are planned again
 
@@ -27,8 +27,7 @@ class PreparedRule:
 
 
 class PreparedRules:
-    """`of`: the rules with their plans. `rules`: by relation. `name`: the relations as users call
-    them."""
+    """`of`: the rules with their plans. `rules`: by relation."""
 
     def __init__(self, of: PlannedRules) -> None:
         self.of, stratum = of, of.stratum
@@ -36,8 +35,12 @@ class PreparedRules:
         self.rules: dict[str, list[CheckedRule]] = {name: [] for name in stratum.relations}
         for rule in stratum.rules:
             self.rules[rule.head.name].append(rule)
-        self.name = ", ".join(dict.fromkeys(map(as_called, stratum.relations)))
         self._made: dict[int, PreparedRule] = {}  # by id of the plan
+
+    @cached_property
+    def name(self) -> str:
+        """The relations as users call them, for progress reports."""
+        return ", ".join(dict.fromkeys(map(as_called, self.of.stratum.relations)))
 
     def first(self, name: str) -> list[tuple[CheckedRule, RulePlan]]:
         """A relation's rules with their plans for the first round."""

@@ -232,7 +232,7 @@ class StratumRun:
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
-                relation, tell = self._given, self._record_index
+                relation, tell = self._named, self._record_index
                 trie_of = semi_joined(join, trie_of, relation, context, tell)
         with limits.watch.work("joining", own.called), measured(timed):
             sources = Sources(trie_of, self.rows_of, self._once)
@@ -277,7 +277,7 @@ class StratumRun:
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
 
-    def _given(self, name: str) -> Relation:
+    def _named(self, name: str) -> Relation:
         """A relation that does not grow, by its name in a plan."""
         return self.inputs.relation(name)
 

@@ -60,7 +60,7 @@ def slots(expr: Expr) -> frozenset[str]:
     if isinstance(expr, Slot):
         return frozenset({expr.name})
     names: set[str] = set()
-    todo = [expr]
+    todo: list[Expr] = [expr]
     for part in todo:
         if isinstance(part, Slot):
             names.add(part.name)

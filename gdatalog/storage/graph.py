@@ -165,10 +165,11 @@ class RankedEdges:
         with that rank, and the tests, for each row of a combination."""
         found = self._paths.get(ways)
         if found is None:
-            product: Array | float = 1.0
-            for way, many in Counter(ways).items():
-                product = product * (1.0 * self.degrees(*way)) ** many
-            found = self._paths[ways] = float(np.sum(product))
+            product: Array = np.ones(1)
+            for at, (way, many) in enumerate(Counter(ways).items()):
+                powers = (1.0 * self.degrees(*way)) ** many
+                product = product * powers if at else powers
+            found = self._paths[ways] = float(product.sum())
         return found
 
 

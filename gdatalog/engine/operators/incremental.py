@@ -219,7 +219,7 @@ class Maintenance(Rounds):
         if join.lookup is None or delta.length > LOOKED_UP:
             return None
         (ref,) = join.lookup.plan.joins[0].tries
-        relation = self._given(ref.relation)
+        relation = self._named(ref.relation)
         keys = [column.tolist() for column in delta.rows]
         every = []
         for at in range(delta.length):
@@ -244,7 +244,7 @@ class Maintenance(Rounds):
         if join.given is not None and not large:
             led = led_to(join, self.rows_of(join)[0])
         for number, ref in enumerate(join.tries):
-            relation = self._given(ref.relation)
+            relation = self._named(ref.relation)
             near = None
             if number in led and number not in whole:
                 by_bitmap = self._by_bitmap(ref.relation, relation)
@@ -263,7 +263,7 @@ class Maintenance(Rounds):
             yield self.run_plan(chosen, None, strategy=quick)
         self.parts.clear()
 
-    def _given(self, name: str) -> Relation:
+    def _named(self, name: str) -> Relation:
         part = self.parts.get(name)
         if part is not None:
             return part

@@ -74,7 +74,7 @@ def without_places(parts: Iterable[Node]) -> str:
     """What tells trees apart, but for the places in the text, in which `parts` are all nodes."""
     found: list[object] = []
     for part in parts:
-        kind: type[Any] = type(part)
+        kind: Any = type(part)
         found.append(kind.__name__)
         for name in _plain_fields(kind):
             found.append(getattr(part, name))
