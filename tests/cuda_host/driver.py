@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.cupy_kernel import Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
@@ -333,7 +334,8 @@ class HostDriver:
         return working_on(self.number)
 
     def copied(self, array: Any) -> Any:
-        return array.copy()
+        own = isinstance(self.xp, ArrayModule)
+        return self.xp.copy(array) if own else array.copy()
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, HostKernel]:
         """Compiles a source, or finds it compiled."""
