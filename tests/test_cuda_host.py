@@ -14,7 +14,7 @@ from tests.cuda_host.driver import HostKernel, parameters
 pytestmark = needs_compiler
 
 SEEDS = [0, 1, 2, 3, 12, 13, 14, 15]
-xp = HostDriver.xp
+xp = HostDriver().xp
 
 RIGHT = """
 KERNEL(add_up)(ARRAY(const i32) values, ARRAY(i64) out, i64 count) {

@@ -73,6 +73,8 @@ class Walked:
 
         def waited(poll: Any, control: Any, *rest: Any) -> Any:
             found = wait(poll, control, *rest)
+            if control is None:  # numbers that are read, and no launch
+                return found
             self.launches += 1
             self.splits += int(control[int(Word.SPLITS)])
             assert int(control[Word.BUSY]) == int(control[Word.TAIL]) - int(control[Word.HEAD])

@@ -241,10 +241,10 @@ class JoinNest:
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
-    @property
+    @cached_property
     def shared(self) -> Shared | None:
-        """The devices that run the loops together, if that pays. They do not for given rows, nor
-        for loops that mark the rows they find."""
+        """The devices that run the loops together, if that pays: what a choice tells of is what ran.
+        They do not for given rows, nor for loops that mark the rows they find."""
         context = self.context
         if self.join.given is not None or self.marks:
             return None
