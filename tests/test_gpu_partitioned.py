@@ -93,10 +93,10 @@ def test_a_few_values_that_lead_far_go_by_rounds() -> None:
         db.workspace.tune(tiles_from=10, partitioned_from=0, tiles_busy=8)
         db.workspace.device = Noted(HostDriver())
         db["E"] = rows
-        for most, expected in ((3, []), (20, ["counts of a fixpoint of 1 rules"])):
+        for most, expected in ((3, set()), (20, {"counts of a fixpoint of 1 rules"})):
             count = sum(40 - x for x in range(most))
             assert db.query(text, {"most": most}).fetchall() == [(count,)]
-            assert followed == expected
+            assert set(followed) == expected  # asked again, it also runs once to be bound
 
 
 @pytest.mark.slow

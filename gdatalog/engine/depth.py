@@ -243,8 +243,8 @@ class JoinNest:
 
     @cached_property
     def shared(self) -> Shared | None:
-        """The devices that run the loops together, if that pays: what a choice tells of is what ran.
-        They do not for given rows, nor for loops that mark the rows they find."""
+        """The devices that run the loops together, if that pays. They do not for given rows, nor
+        for loops that mark the rows they find. One value: it also has what each device did."""
         context = self.context
         if self.join.given is not None or self.marks:
             return None
