@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
@@ -262,7 +263,7 @@ class Result:
         """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
         given = rows, relation.types, self._symbols, room
-        if count < LATE:
+        if count < cancellation.LATE:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")

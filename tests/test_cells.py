@@ -44,7 +44,7 @@ def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
     ends = (None, None) if strategy == "levelwise" else (LEAST, GREATEST)
     bounds = [ends[0], 7, 15, 1 << 40, ends[1]]
 
-    def by_cells(plan: Any, inputs: Any) -> Any:
+    def by_cells(plan: Any, inputs: Any, _: Any = None) -> Any:
         (join,) = plan.joins
         assert all(len(names) for names in roles(join))
         counts = []

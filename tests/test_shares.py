@@ -77,7 +77,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
         db[name] = rows
     found: list[LevelLists] = []
 
-    def looked_at(plan: RulePlan, inputs: RuleInputs) -> Any:
+    def looked_at(plan: RulePlan, inputs: RuleInputs, _: Any = None) -> Any:
         for join in plan.joins:
             layout = Layout.of(join)
             rows = [_rows(source, inputs.sources, data) for source in layout.sources]

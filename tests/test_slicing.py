@@ -217,7 +217,7 @@ def test_cells_of_a_join_give_its_rows(
 ) -> None:
     checked = []
 
-    def by_cells(plan: RulePlan, inputs: RuleInputs) -> Any:
+    def by_cells(plan: RulePlan, inputs: RuleInputs, _: Any = None) -> Any:
         for number in range(len(plan.joins)):
             checked.append(check(plan, number, inputs.sources, inputs.context, share, overhead))
         return run_rule(plan, inputs)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable
 from gdatalog.cpu_ops.arrays import expand, survivors
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.storage.table import Array
@@ -62,14 +63,14 @@ def count_met(
 
 def find(level: TrieLevel, values: Array) -> Array:
     """Positions of values in the root's list, -1 if absent."""
-    if len(values) < LATE:
+    if len(values) < cancellation.LATE:
         return level.find(values)
     return cancellable(len(values), lambda: level.find(values), None)
 
 
 def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
     """Positions of values in their parents' lists, -1 if absent."""
-    if len(values) < LATE:
+    if len(values) < cancellation.LATE:
         return level.find_in(parents, values)
     return cancellable(len(values), lambda: level.find_in(parents, values), None)
 
@@ -83,7 +84,7 @@ def ranges(
     level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
 ) -> tuple[Array, Array]:
     """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
-    if len(parents) < LATE:
+    if len(parents) < cancellation.LATE:
         return _ranges(level, parents, cuts)
     return cancellable(len(parents), lambda: _ranges(level, parents, cuts), None)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 
-from gdatalog.cancellation import LATE, apart, cancellable
+from gdatalog import cancellation
+from gdatalog.cancellation import apart, cancellable
 from gdatalog.engine.compiler.plans import takes_long
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import count_of
@@ -130,7 +131,7 @@ class StratumDraft:
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
                 names = {atom.name for atom in rule.atoms if on_cpu and not self.grows(atom.name)}
                 rows = max([inputs.relation(name).at_most for name in names], default=0)
-                if rows < LATE:
+                if rows < cancellation.LATE:
                     plan = self._planned(rule, options)
                 else:
                     plan = cancellable(rows, partial(self._planned, rule, options), None)

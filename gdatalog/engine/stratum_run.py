@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from gdatalog import cancellation
 from gdatalog.account import RAISE
-from gdatalog.cancellation import LATE, cancellable
+from gdatalog.cancellation import cancellable
 from gdatalog.chunks import chunk_rows
 from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
@@ -142,12 +143,12 @@ class StratumRun:
     def add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
         table = self.tables[name]
+        count = found + sum(map(count_of, parts))
         if not parts:
             new = table.add((), 0)
-        elif self.context.device is not CPU or found + sum(map(count_of, parts)) < LATE:
+        elif self.context.device is not CPU or count < cancellation.LATE:
             new = table.add(*union_rows(parts, self.ops))
         else:
-            count = found + sum(map(count_of, parts))
             new = cancellable(count, lambda: table.add(*union_rows(parts, self.ops)))
         if self.context.metrics.lasting and (parts or not found):
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, working_space
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, working_space
 from gdatalog.storage.rows import RowPacking, firsts, order_rows, row_firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges, sort_values
@@ -23,7 +24,7 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     if not columns:
         return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
     with working_space("grouping", 48 * length):
-        if length < LATE:
+        if length < cancellation.LATE:
             return _group_rows(columns, length)
         return cancellable(length, lambda: _group_rows(columns, length))
 

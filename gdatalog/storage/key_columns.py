@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog import cancellation
 from gdatalog.account import FILE_TEXTS
-from gdatalog.cancellation import LATE, current_watch
+from gdatalog.cancellation import current_watch
 from gdatalog.storage.column_arrays import is_borrowed
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import LoadOptions
@@ -113,7 +114,7 @@ def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None 
         keys = encode_column(column, table.types[at], symbols)
         return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
-    late = table.length >= LATE and not any(away)
+    late = table.length >= cancellation.LATE and not any(away)
     made = partial(_keys, table, own)
     keys = current_watch().aside(made) if late else made()
     lies, laid = (ops, tuple(map(xp.asarray, keys))) if any(away) else (None, tuple(keys))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
+from gdatalog import cancellation
+from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.device_columns import fetched, from_cudf, lies_on_device
@@ -65,7 +66,7 @@ def at_hand(data: Any) -> int:
         return sum(map(at_hand, data.values())) if all(map(at_hand, data.values())) else 0
     library = type(data).__module__.partition(".")[0]
     if library in ("networkx", "scipy"):
-        return LATE
+        return cancellation.LATE
     if library not in ("builtins", "pandas", "polars", "pyarrow", "numpy"):
         return 0
     try:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage import parts, remote
 from gdatalog.storage.coded import Coded
 from gdatalog.storage.deferred_rows import DeferredRows
@@ -362,7 +363,7 @@ class Relation:
         if trie is None:
             trie = first_levels(self._tries, name)
             if trie is None:
-                if self.at_most < LATE or not self.store.on_host:
+                if self.at_most < cancellation.LATE or not self.store.on_host:
                     trie = self._build(*name)
                 else:
                     trie = cancellable(self.at_most, partial(self._build, *name))

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.overhead import spending
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.kept import Kept
@@ -216,7 +217,7 @@ class RowStore:
         left, _ = self.as_they_are()
         if len(left) == 0:
             return True
-        if len(left) >= LATE:
+        if len(left) >= cancellation.LATE:
             return cancellable(len(left), self._mirrored)
         return self._mirrored()
 

@@ -13,7 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch, working_space
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import BATCH, LONG, cores, in_ranges, sort_values, spread
@@ -368,7 +369,7 @@ def in_sorted(values: Array, among: Array) -> Array:
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
     with working_space("looking for duplicates", 17 * len(values)):
-        if len(values) < LATE:
+        if len(values) < cancellation.LATE:
             return _in_sorted(values, among)
         return cancellable(len(values), lambda: _in_sorted(values, among), None)
 

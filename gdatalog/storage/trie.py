@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.records import cached_property
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
@@ -178,7 +179,7 @@ class TrieLevel:
                 spill = current_watch().account.spill_for(PAIRING * count)
             if spill is not None:
                 self._pairs = self._spilled_pairs(spill)
-            elif count < LATE or self.xp is not np:
+            elif count < cancellation.LATE or self.xp is not np:
                 self._pairs = self._paired()
             else:
                 self._pairs = cancellable(count, self._paired)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog import cancellation
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
@@ -38,7 +39,7 @@ def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool)
         from gdatalog.storage.spilled_tries import spilled_trie
 
         return spilled_trie(tuple(columns), depth, weighted, spill)
-    if total < LATE:
+    if total < cancellation.LATE:
         return _build_trie(columns, depth, total, weighted)
     return cancellable(total, lambda: _build_trie(columns, depth, total, weighted))
 
@@ -81,7 +82,7 @@ def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
         found = _of_few(columns)
         if found is not None:
             return found
-    if length < LATE:
+    if length < cancellation.LATE:
         return _trie_of_rows(columns, length, weighted)
     return cancellable(length, lambda: _trie_of_rows(columns, length, weighted))
 

@@ -16,7 +16,8 @@ from itertools import chain
 from operator import is_
 from threading import Lock
 
-from gdatalog.cancellation import LATE, OBJECT, cancellable
+from gdatalog import cancellation
+from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.catalog.fact_list import (
     NO_FACTS,
     FactList,
@@ -47,7 +48,7 @@ class Outline:
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
         looked_at = len(text) * 32 * OBJECT
-        if looked_at < LATE:
+        if looked_at < cancellation.LATE:
             return Outline._of(text)
         return cancellable(looked_at, lambda: Outline._of(text), None)
 
