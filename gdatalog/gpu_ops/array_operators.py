@@ -78,13 +78,13 @@ class Operators:
     def copy(self, order: Any = "C") -> Any:
         return self.xp.copy(self)
 
-    def sum(self, axis: None = None, dtype: Any = None) -> Any:
+    def sum(self, dtype: Any = None) -> Any:
         return self.xp.sum(self, dtype=dtype)
 
-    def min(self, axis: None = None) -> Any:
+    def min(self) -> Any:
         return self.xp.min(self)
 
-    def max(self, axis: None = None) -> Any:
+    def max(self) -> Any:
         return self.xp.max(self)
 
     def any(self) -> Any:
