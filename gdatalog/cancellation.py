@@ -227,6 +227,8 @@ class Watch:
         self.works: list[WorkItem] = []  # the current work, innermost last
         self.behind = above is not None
         self.left = False  # whether that thread was abandoned
+        # In this context, another thread works on the device of the present call.
+        self.use: Callable[[], AbstractContextManager[None]] = nullcontext
         # Memory of the current evaluation.
         self.account: Account = Account() if above is None else above.account
         self._above: list[WorkItem] = [] if above is None else above.works
@@ -438,7 +440,7 @@ class Watch:
         def run() -> None:
             _here.watch = aside
             try:
-                with whole_imports():
+                with self.use(), whole_imports():
                     found.append(work())
             except BaseException as error:
                 errors.append(error)

@@ -115,7 +115,7 @@ class Turns:
                     raise out_of_time(watch.allowed, "another call was running all that time")
                 watch.poll()
         try:
-            with self._use():
+            with self._use(), self._known(self._use):
                 yield
         finally:
             self._lock.release()
@@ -141,7 +141,18 @@ class Turns:
             here.until_end = here.until_end or ExitStack()
             here.until_end.callback(self._lock.release)
             here.until_end.enter_context(use())
+            here.until_end.enter_context(self._known(use))
         return True
+
+    @contextmanager
+    def _known(self, use: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """Threads that work aside for this thread's call work on the device, too."""
+        watch = self.watch
+        before, watch.use = watch.use, use
+        try:
+            yield
+        finally:
+            watch.use = before
 
     def stop(self) -> None:
         """Stops all calls that run."""

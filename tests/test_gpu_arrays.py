@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from benchmarks.gpu.sectors import gathered, searched
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.device import Gpu
 from tests.cuda_host import HostDriver, needs_compiler
@@ -187,3 +188,28 @@ def test_queries(text: str) -> None:
             rows = db.query(text).fetchall()
             found.append(sorted(tuple(round(value, 9) for value in row) for row in rows))
     assert found[0] and found[0] == found[1] == found[2]
+
+
+def test_rows_are_grouped_by_their_shortest_list() -> None:
+    """Where each of two lists is the longer one for half of the rows."""
+    hubs = [(hub, x) for hub in range(2) for x in range(2, 60)]
+    edges = sorted({*hubs, *((x, hub) for hub, x in hubs), *((x, x + 1) for x in range(2, 60))})
+    text = "n(a, count(), max(c)) <- E(a, b), E(b, c), E(a, c)."
+    found = []
+    for driver in (None, OWN):
+        with gd.connect(device="cpu") as db:
+            db["E"] = edges
+            if driver is not None:
+                db.workspace.device = Gpu(driver)
+            db.workspace.force(strategy="levelwise")
+            found.append(sorted(db.query(text).fetchall()))
+    assert found[0] and found[0] == found[1]
+
+
+def test_sectors_are_counted_on_the_device(xp: Any) -> None:
+    positions, keys = RANDOM.integers(-3, 400, 500), RANDOM.integers(-2, 503, 100)
+    values, low = np.arange(370), RANDOM.integers(0, 300, 100)
+    given = values, keys, low, low + 60
+    there = [xp.asarray(one) for one in given]
+    wanted = gathered(np, positions, 8), searched(np, *given)
+    assert wanted == (gathered(xp, xp.asarray(positions), 8), searched(xp, *there))

@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gdatalog as gd
-from gdatalog.cancellation import Watch
+from gdatalog.cancellation import Watch, apart
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.engine.devices import LATER, OPENED
@@ -178,6 +179,37 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     devices._trouble.cache_clear()
     yield state
     devices._trouble.cache_clear()
+
+
+def test_what_runs_apart_for_a_call_works_on_its_device_too() -> None:
+    """A new thread has no context of CUDA, in which alone kernels are launched."""
+    inside: set[int] = set()
+
+    @contextmanager
+    def use() -> Iterator[None]:
+        inside.add(get_ident())
+        try:
+            yield
+        finally:
+            inside.remove(get_ident())
+
+    def here() -> tuple[bool, bool]:
+        return get_ident() in inside, get_ident() == caller
+
+    caller = get_ident()
+    turns = Turns(use, Watch())
+    with turns.call():
+        assert apart(here) == (False, False)
+        with turns.turn():
+            assert apart(here) == (True, False)
+        assert apart(here) == (False, False)
+    later = Turns(nullcontext, Watch())
+    with later.call():
+        assert later.enter(use)
+        assert apart(here) == (True, False)
+    with later.call():
+        assert apart(here) == (False, False)
+    assert not inside
 
 
 def test_auto_opens_a_gpu_when_work_pays_and_says_so(

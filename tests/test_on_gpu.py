@@ -93,7 +93,7 @@ def test_a_kernel_that_runs_is_asked_for_an_end() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        driver.wait(poll, control, 16, 7)
+        driver.wait(poll, control, (16,), 7, driver.reading([]))
     assert perf_counter() - started < 10.0
     driver.synchronize()
     assert int(control[16]) == 7 and len(polls) > 10
@@ -115,7 +115,7 @@ def test_what_goes_astray_is_told() -> None:
         "kernel = driver.kernels(KERNELS, ['astray'], 'a test')['astray']\n"
         "try:\n"
         "    kernel.launch(1, 32, [driver.xp.zeros(4, dtype='int64')])\n"
-        "    driver.wait(lambda: None, None, 0, 0)\n"
+        "    driver.wait(lambda: None, None, (), 0, driver.reading([]))\n"
         "except gd.DeviceError as error:\n"
         "    print(error)\n"
     )

@@ -23,19 +23,16 @@ def gathered(xp: Any, positions: Any, itemsize: int, lanes: int = LANES) -> int:
     """Sectors of a gather, lane i of each warp reading `positions[i]`; < 0: it reads nothing."""
     total = 0
     for start in range(0, len(positions), PIECE):
-        total += _of_warps(xp, positions[start : start + PIECE], itemsize, lanes)
+        piece = positions[start : start + PIECE]
+        total += _of_warps(xp, piece, xp.arange(len(piece)) // lanes, itemsize)
     return total
 
 
-def _of_warps(xp: Any, positions: Any, itemsize: int, lanes: int) -> int:
-    sectors = xp.where(positions < 0, -1, positions.astype(xp.int64) * itemsize // SECTOR)
-    spare = -len(sectors) % lanes
-    if spare:
-        sectors = xp.concatenate([sectors, xp.full(spare, -1, dtype=xp.int64)])
-    by_warp = xp.sort(sectors.reshape(-1, lanes), axis=1)
-    new = by_warp[:, 1:] != by_warp[:, :-1]
-    first = by_warp[:, 0] >= 0
-    return int(new.sum()) + int(first.sum())
+def _of_warps(xp: Any, positions: Any, warps: Any, itemsize: int) -> int:
+    """The sectors of each warp. `warps`: that of each position."""
+    there = positions >= 0
+    sectors = positions[there].astype(xp.int64) * itemsize // SECTOR
+    return len(xp.unique(warps[there] << 40 | sectors))
 
 
 def searched(xp: Any, values: Any, keys: Any, low: Any, high: Any, lanes: int = LANES) -> int:
@@ -50,11 +47,9 @@ def searched(xp: Any, values: Any, keys: Any, low: Any, high: Any, lanes: int = 
         steps = list(probes(xp, values, keys[part], low[part], high[part]))
         if not steps:
             continue
-        size = len(steps[0])
-        spare = xp.full(-size % lanes, -1, dtype=xp.int64)
-        by_warp = [xp.concatenate([step, spare]).reshape(-1, lanes) for step in steps]
-        together = xp.concatenate(by_warp, axis=1)
-        total += _of_warps(xp, together.reshape(-1), values.dtype.itemsize, lanes * len(steps))
+        warps = xp.arange(len(steps[0])) // lanes
+        together = xp.concatenate(steps), xp.concatenate([warps] * len(steps))
+        total += _of_warps(xp, *together, values.dtype.itemsize)
     return total
 
 

@@ -92,14 +92,15 @@ class FrontierExpansion:
             yield self.frontier, choices[0], None
             return
         every = [lists.lengths for lists in choices]
-        totals, least, best = self.ops.shortest(every)
+        totals, least, _ = self.ops.shortest(every)
         shortest = min(range(len(choices)), key=totals.__getitem__)
         if 2 * least >= totals[shortest]:
             yield self.frontier, choices[shortest]._replace(size=totals[shortest]), None
             return
-        lengths = xp.stack(every)
-        which = lengths.argmin(axis=0)
-        best = lengths.min(axis=0) if best is None else best
+        best, which = every[0], xp.zeros_like(every[0])
+        for at, lengths in enumerate(every[1:], 1):
+            which = xp.where(lengths < best, at, which)
+            best = xp.minimum(best, lengths)
         for at, lists in enumerate(choices):
             rows = self.ops.survivors((which == at) & (best > 0))
             if len(rows):

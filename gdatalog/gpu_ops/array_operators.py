@@ -51,8 +51,9 @@ class Operators:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         own = getattr(self.xp, ufunc.__name__, None)
-        known = own is not None and method == "__call__" and not kwargs
-        return own(*inputs) if known else NotImplemented
+        if own is None or method != "__call__" or kwargs:
+            return NotImplemented
+        return own(*inputs)
 
     def fill(self, value: Any) -> None:
         if not isinstance(value, Operators) and value == 0:
@@ -77,13 +78,13 @@ class Operators:
     def copy(self, order: Any = "C") -> Any:
         return self.xp.copy(self)
 
-    def sum(self, axis: None = None, dtype: Any = None) -> Any:
+    def sum(self, dtype: Any = None) -> Any:
         return self.xp.sum(self, dtype=dtype)
 
-    def min(self, axis: None = None) -> Any:
+    def min(self) -> Any:
         return self.xp.min(self)
 
-    def max(self, axis: None = None) -> Any:
+    def max(self) -> Any:
         return self.xp.max(self)
 
     def any(self) -> Any:
