@@ -83,7 +83,7 @@ def _asks(execution: Execution, named: bool, quiet: bool) -> list[Ask]:
     if asks and not (named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if named else asks
-    last = execution.compiled.checked.last
+    last = execution.compiled.last
     if last is not None:
         return [*asks, Ask(last, None)]
     if named:
