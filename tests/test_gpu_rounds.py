@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import launch, rounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
+from gdatalog.gpu_ops.walk import Walks
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -125,6 +127,13 @@ def test_small_work_waits_for_no_kernel(
     followed: list[int] = []
     follow = Gpu.follow
     monkeypatch.setattr(Gpu, "follow", lambda *given: followed.append(1) or follow(*given))
+    compiled, asked = Walks._compiled_there, Event()
+
+    def later(*given: Any) -> Any:
+        asked.wait(60)
+        return compiled(*given)
+
+    monkeypatch.setattr(Walks, "_compiled_there", later)
     driver = HostDriver()
     driver.compiles_ahead = True
     text = CHAIN + " n(count()) <- p(_, _). ?- n(c)." * counts
@@ -141,6 +150,7 @@ def test_small_work_waits_for_no_kernel(
             assert (followed, ran[-1:]) == (
                 ([], [found]) if split == "never" else ([1] * found, [])
             )
+            asked.set()
             for coming in [*device.walks._coming.values()]:
                 coming.result(timeout=60)
             followed.clear()

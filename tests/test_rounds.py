@@ -218,9 +218,9 @@ def test_arrays_that_grow_are_lent_again(monkeypatch: pytest.MonkeyPatch) -> Non
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), x != z."
     with database() as db:
         db.workspace.tune(bitmap_bytes=0, bitmap_bytes_each=0)
-        db["E"] = [(x, x + 1) for x in range(60)]
+        db["E"] = [(1000 * x, 1000 * x + 1000) for x in range(60)]
         found = set(db.query(text).fetchall())
-    assert found == {(x, y) for x in range(61) for y in range(x + 1, 61)}
+    assert found == {(1000 * x, 1000 * y) for x in range(61) for y in range(x + 1, 61)}
     assert 1 < lent.count("slots") < lent.count("new0")
 
 

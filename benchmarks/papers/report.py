@@ -23,6 +23,8 @@ _HEAD = """# The tables of papers
 The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
 machine. [Papers](../../internals/papers.md) says which table of a paper each stands for, and what
 stands in for what is not here. Times of the papers are of other machines, and are not here.
+`python -m benchmarks.papers` repeats it on your machine. Each part says its own command and
+machine: processor, cores and GiB of memory.
 
 *cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
 of the runs after that; *kernels*: how long kernels of a GPU ran during that, by its own clocks.
