@@ -24,13 +24,12 @@ def totals(*lists: Array) -> list[int]:
     return [int(values.sum()) for values in lists]
 
 
-def shortest(lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
-    """The sum of each array of lengths, the sum of each row's least length, and these least
-    lengths."""
+def shortest(lists: Sequence[Array]) -> tuple[list[int], int]:
+    """The sum of each array of lengths, and the sum of each row's least length."""
     best = np.minimum(lists[0], lists[1])
     for other in lists[2:]:
         np.minimum(best, other, out=best)
-    return totals(*lists), int(best.sum()), best
+    return totals(*lists), int(best.sum())
 
 
 def expand(starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:

@@ -92,7 +92,7 @@ class FrontierExpansion:
             yield self.frontier, choices[0], None
             return
         every = [lists.lengths for lists in choices]
-        totals, least, _ = self.ops.shortest(every)
+        totals, least = self.ops.shortest(every)
         shortest = min(range(len(choices)), key=totals.__getitem__)
         if 2 * least >= totals[shortest]:
             yield self.frontier, choices[shortest]._replace(size=totals[shortest]), None

@@ -67,8 +67,8 @@ class Ops(RowOps, Protocol):
     ) -> None:
         """Adds how many entries `intersect_lists` would find to `counts`, by row."""
 
-    def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
-        """The sum of each array of lengths, that of each row's minimum, and these minima."""
+    def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int]:
+        """The sum of each array of lengths, and that of each row's minimum."""
 
     def intersect(self, lists: Sequence[Array], /) -> tuple[Array, list[Array]]:
         """The values common to sorted lists, and their positions in each list."""

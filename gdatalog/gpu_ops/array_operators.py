@@ -31,18 +31,18 @@ class Operators:
     flags: Any
     shape: tuple[int, ...]
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # `==` compares entries
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Operators):
             return self.xp.take(self, key)
-        return super().__getitem__(key)  # type: ignore[misc]
+        return super().__getitem__(key)  # type: ignore[misc]  # that of CuPy's class
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, Operators):
             self.xp.put(self, key, value)
         else:
-            self.xp.copyto(super().__getitem__(key), value)  # type: ignore[misc]
+            self.xp.copyto(super().__getitem__(key), value)  # type: ignore[misc]  # as above
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy's functions are the module's."""

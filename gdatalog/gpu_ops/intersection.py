@@ -150,15 +150,14 @@ class Intersections(Searches):
         self.kernels.arrays.ranges(level, parents, bounds, starts, lengths)
         return starts, lengths
 
-    def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
-        """Like `cpu_ops.shortest`, but without each row's least length, which few callers need.
-        Waits for the device."""
+    def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int]:
+        """Like `cpu_ops.shortest`. Waits for the device."""
         size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
         if size:
             args = [*lists, sums, size]
             self.kernels.launch(totals_text(len(lists)), "totals", {}, size, args)
         *totals, least = sums.tolist()
-        return totals, least, None
+        return totals, least
 
     def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
         """The values common to sorted lists, and their positions in each. Expands the shortest
