@@ -197,28 +197,25 @@ ORDER = {
         nest cells labels format stored slices page_schedule placement schedule
     """,
     "planner": """
-        compaction passes check statistics observed items body_text comparisons alternatives
-        failing normalise new_values domains encoded_constants order aggregate_items
-        witnesses list_reuse components conjunction build join rewrite program rule pipeline
-        __init__
+        compaction passes check statistics observed items comparisons normalise new_values
+        domains order aggregate_items list_reuse components conjunction build join rewrite
+        program rule pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid bindings scopes __init__ motions rule_text reach
-        catalog named_types lists safety cycles cycle_errors strata souffle_cautions
-        cautions heads expansion inlining names types lattice column_names fact_shapes
+        walk wording checked invalid bindings scopes __init__ motions catalog lists safety
+        cycle_errors strata cautions heads inlining names types lattice column_names fact_shapes
         declarations schemas program extending statements validity
     """,
     "planner/order": """
-        __init__ loop_work scans steps edges pattern formula sampling cost states
-        search_space atoms opening single_atom beam search order_cache canonical_order
-        plan_inputs twins pattern_maker automorphisms degree_order symmetry
+        __init__ loop_work scans edges pattern formula sampling cost search_space atoms beam
+        search order_cache canonical_order plan_inputs twins pattern_maker automorphisms
+        degree_order symmetry
     """,
     "planner/rewrite": """
-        __init__ worklist_key counts_read folding adornments columns_read linear_recursion
-        parts quotients isomorphic orbits outer_plans outer_loops known_bindings
-        linear_closures passing recursion_cost suffix cuts rounds_cost signatures
-        dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
-        magic_sets
+        __init__ counts_read folding adornments columns_read linear_recursion parts quotients
+        isomorphic orbits outer_loops known_bindings linear_closures passing recursion_cost
+        suffix rounds_cost signatures dead_variables local_counts elimination rewriting algebra
+        body_counts demanded_rules magic_sets
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves

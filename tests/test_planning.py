@@ -20,7 +20,7 @@ from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.search import Search
-from gdatalog.planner.order.states import Extension, Order, SearchState
+from gdatalog.planner.order.search_space import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.settings import Thresholds
 from gdatalog.storage.statistics import Statistics

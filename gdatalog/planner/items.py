@@ -9,13 +9,16 @@ normal form.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import inf
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.plan import join_plan as p
+from gdatalog.plan.expression_text import format_expr
+from gdatalog.plan.labels import given_label
 from gdatalog.records import dataclass, field
+from gdatalog.values import is_list, shown_name
 
 Term = p.Slot | p.Constant | p.Parameter
 
@@ -308,3 +311,52 @@ def either(tests: Iterable[p.Expr]) -> p.Expr:
 
 def every(tests: Iterable[p.Expr]) -> p.Expr:
     return reduce(lambda one, other: p.Apply("land", (one, other), "bool"), tests)
+
+
+def body_text(items: Sequence[Item], given: p.GivenRows | None = None) -> str:
+    """A conjunction; `given`: the rows that it runs for.
+
+    >>> x, y = p.Slot("x", "int"), p.Slot("y", "int")
+    >>> test = TestItem(p.Apply("<", (x, y), "bool"))
+    >>> body_text([AtomItem("E", (x, y)), test, NotItem(((AtomItem("F", (y,)),),), {"y"})])
+    'E(x, y), x < y, !(F(y))'
+    """
+    texts = [item_text(item) for item in items]
+    if given is not None:
+        texts.insert(0, given_label(given))
+    return ", ".join(texts) or "true"
+
+
+def item_text(item: Item) -> str:
+    """One item, as it would be written in a rule."""
+    match item:
+        case AtomItem():
+            args = ", ".join(map(format_expr, item.args))
+            if is_list(item.relation):
+                return f"{args} in {shown_name(item.relation)}"
+            version = "" if item.version == "full" else f"{item.version} "
+            return f"{version}{'ranked ' if item.ranked else ''}{shown_name(item.relation)}({args})"
+        case Equation():
+            return f"{format_expr(item.left)} = {format_expr(item.right)}"
+        case TestItem():
+            return format_expr(item.test)
+        case GenerateItem():
+            if item.span is not None:
+                start, stop, step = map(format_expr, item.span)
+                return f"{item.slot.name} = range({start}, {stop}, {step})"
+            return f"{item.slot.name} in {{{', '.join(map(format_expr, item.values))}}}"
+        case NotItem():
+            return f"!({_either(item.alternatives)})"
+        case EitherItem():
+            return f"({_either(item.alternatives)})"
+        case AggregateItem():
+            of = ", ".join(map(format_expr, item.targets))
+            asked = f"{item.kind} {of}".rstrip()
+            return f"{item.slot.name} = {asked} : {{{_either(item.alternatives)}}}"
+        case RestoreItem():
+            names = ", ".join([value.name for value in item.values])
+            return f"{names} = the vertices of {', '.join(item.ranks)}"
+
+
+def _either(alternatives: Iterable[Sequence[Item]]) -> str:
+    return " ; ".join(map(body_text, alternatives))

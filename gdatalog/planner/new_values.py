@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
+from gdatalog.planner.check.walk import alternatives_of
 
 Column = tuple[str, int]  # of a relation
 Flow = tuple[Column, bool]  # from a column; whether it computes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.planner.check import Checked
-from gdatalog.planner.check.rule_text import rule_texts
+from gdatalog.planner.check.checked import rule_texts
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rewrite import folding
 from gdatalog.records import dataclass

@@ -12,9 +12,9 @@ from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan,
 from gdatalog.plan.labels import ending_labels, orbit_label, term_label
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
-from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import all_of, contains_head_aggregate, count_variables, variables
+from gdatalog.planner.items import body_text
 from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order.plan_inputs import PlanInputs

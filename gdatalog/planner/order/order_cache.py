@@ -9,8 +9,7 @@ from math import frexp
 from gdatalog.planner.observed import Answer, Observed, Question
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.search import best_order
-from gdatalog.planner.order.search_space import FREE
-from gdatalog.planner.order.states import Order
+from gdatalog.planner.order.search_space import FREE, Order
 from gdatalog.records import dataclass
 from gdatalog.settings import Thresholds
 

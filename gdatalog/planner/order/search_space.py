@@ -1,4 +1,4 @@
-"""The states that the search for an order goes through, and what it costs to go on from one.
+"""The states that the search for an order goes through, the costs of going on, and its result.
 
 A state is a pair of sets: `rest`, the variables to bind, and `path`, the known ones (bound, and
 still needed). Components of the rest without variables of the answer become branches, `exists`
@@ -13,13 +13,83 @@ from abc import ABC, abstractmethod
 from functools import reduce
 from math import inf
 from operator import or_
+from typing import NamedTuple
 
-from gdatalog.planner.order.cost import Estimates, Made
+from gdatalog.planner.order.cost import NONE, Estimates, LevelCost, Made
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
-from gdatalog.planner.order.states import Extension, SearchState, VariableChoice
+from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
+
+
+@dataclass(slots=True)
+class Order:
+    """The result of the search: ranks of variables, and estimates."""
+
+    rank: dict[str, int] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # bindings after each variable
+    work: float = 0.0  # values tried, at all levels
+
+
+class SearchState(NamedTuple):
+    """A state of the search: the known variables, and those still to be bound.
+
+    `exists`: one match is enough. `made`: intersections that later levels can reuse. `due`: an
+    aggregate that must be computed next.
+    """
+
+    path: int
+    rest: int
+    exists: bool
+    made: Made = NONE
+    due: int | None = None
+
+
+class VariableChoice(NamedTuple):
+    """The variable to bind next, and the cost of binding all remaining ones.
+
+    `cost` and `work` (values tried) are for the rows that arrive; indexes are built once.
+    """
+
+    cost: float
+    work: float
+    indexes: float
+    variable: int
+
+    @property
+    def total(self) -> float:
+        return self.cost + self.indexes
+
+    def plus(self, later: VariableChoice, share: float) -> VariableChoice:
+        """The same with the cost of binding later ones, to which a share of the rows comes."""
+        cost, work = self.cost + later.cost * share, self.work + later.work * share
+        return VariableChoice(cost, work, self.indexes + later.indexes, self.variable)
+
+    def better(self, other: VariableChoice) -> bool:
+        """Whether it costs less, or the same with fewer values tried; tolerant of rounding."""
+        total, its = self.cost + self.indexes, other.cost + other.indexes
+        if abs(total - its) > 1e-9 * its:
+            return total < its
+        return self.work < other.work * (1 - 1e-9)
+
+
+NOTHING = VariableChoice(0.0, 0.0, 0.0, -1)
+
+
+@dataclass(slots=True)
+class Extension:
+    """The state and the costs after binding a variable."""
+
+    level: LevelCost
+    before: float  # bindings of the path
+    tried: float  # values tried, over all rows of the path
+    after: float  # bindings with the variable
+    rows: float  # bindings that continue
+    next: SearchState
+    parts: list[tuple[SearchState, float]] = field(default_factory=list)  # branches, their rows
+    extra: float = 0.0  # the cost of passing rows on
+
 
 # Costs, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import rename
+from gdatalog.planner.check.walk import alternatives_of
 from gdatalog.planner.rewrite.adornments import Columns
 from gdatalog.planner.rewrite.known_bindings import is_plain
 from gdatalog.planner.rewrite.linear_closures import composition
