@@ -28,7 +28,7 @@ class AtomItem:
     """An atom. `ranked`: it reads ranks by degree in place of values, with both directions of a
     symmetric relation. `once`: rows that are equal in the columns that the body uses count once.
     `counted`: it reads a table of counts by pairs, whose rows have weights; reads of one
-    pair have different numbers."""
+    pair have different numbers. `edge`: the variables, if these are two, in two columns."""
 
     relation: str
     args: tuple[Term, ...]
@@ -38,6 +38,7 @@ class AtomItem:
     once: bool = False
     counted: int = 0
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
+    edge: tuple[str, str] | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -62,6 +63,8 @@ class AtomItem:
         put(self, "once", once)
         put(self, "counted", counted)
         put(self, "variables", frozenset(names))
+        two = len(args) == 2 and len(self.variables) == 2
+        put(self, "edge", (names[0], names[1]) if two else None)
 
     def __hash__(self) -> int:  # a set of names keeps its hash
         return hash((self.relation, self.version, self.variables))
@@ -132,6 +135,9 @@ class TestItem:
     def __init__(self, test: p.Expr) -> None:
         object.__setattr__(self, "test", test)
         object.__setattr__(self, "variables", p.slots(test))
+
+    def __hash__(self) -> int:  # as above
+        return hash(self.variables)
 
 
 @dataclass(frozen=True, slots=True)

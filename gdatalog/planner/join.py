@@ -87,7 +87,8 @@ def drop_dead_variables(draft: JoinDraft) -> None:
     if not draft.bag and draft.join is not None:
         steps, tries = draft.join.steps, draft.join.tries
         found = compact_rows(steps, tries, draft.live, draft.recursive, draft.names)
-        draft.join = replace(draft.join, steps=found)
+        if found != steps:
+            draft.join = replace(draft.join, steps=found)
 
 
 def scan_columns(draft: JoinDraft) -> None:

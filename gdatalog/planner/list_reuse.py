@@ -25,12 +25,13 @@ def reuse_lists(
     if sum([len(join.participants) > 1 for join in joins]) < 2:
         return tuple(steps)
     # For each level its lists, by number: equal lists have one number.
+    tries = [atom.trie() for atom in atoms]
     numbers: dict[object, int] = {None: -1}
     lists: dict[str, list[int]] = {}
     for join in joins:
         own = lists[join.variable] = []
         for place in range(len(join.participants)):
-            own.append(numbers.setdefault(_list(join, place, atoms), len(numbers)))
+            own.append(numbers.setdefault(_list(join, place, atoms, tries), len(numbers)))
     made_of: dict[str, list[int]] = {}  # of the levels that are reused: the parts of their lists
     reads: dict[str, tuple[p.Join, list[int]]] = {}
     holding: dict[int, list[int]] = {}  # for each list, the earlier levels that it is part of
@@ -102,13 +103,15 @@ def _made(step: p.Join, mine: list[int], parts: list[int] | None) -> list[p.Step
     return [level, p.Seek(p.Slot(step.variable, step.type), others)]
 
 
-def _list(step: p.Join, place: int, atoms: Sequence[AtomState]) -> object:
+def _list(
+    step: p.Join, place: int, atoms: Sequence[AtomState], tries: Sequence[p.TrieRef]
+) -> object:
     """What identifies a participant's list; None if the trie continues below it."""
     part = step.participants[place]
     atom = atoms[part.trie]
     if part.depth + 1 != len(atom.order) or atom.weighted:
         return None
-    return atom.trie(), atom.prefix()
+    return tries[part.trie], atom.prefix()
 
 
 def _implied(cut: p.Comparison, step: p.Join, comparisons: Comparisons) -> bool:

@@ -133,7 +133,8 @@ class Statistics:
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation has (y, x) for every (x, y)."""
-        return self.graph is not None and self.graph.symmetric
+        graph = self.graph
+        return graph is not None and graph.symmetric
 
     @property
     def loopless(self) -> bool:
@@ -390,7 +391,8 @@ class Statistics:
 
         A guess, good enough to expect that one trie serves both orders.
         """
-        return self.graph is not None and self.rows > 0 and self.graph.mirrored
+        graph = self.graph
+        return graph is not None and self.rows > 0 and graph.mirrored
 
     # --------------------------------------------------------------------------------- indexes
 

@@ -137,7 +137,8 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
                 hint = "if that is not meant, a variable in both or a comparison would join them"
                 yield Caution(message, atoms[1].span, hint, cause="product")
             for item in items:
-                yield from _products(item)
+                if isinstance(item, s.Or):
+                    yield from _products(item)
         case s.Or(items):
             for item in items:
                 yield from _products(item)

@@ -23,7 +23,7 @@ from typing import Any
 from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import Node, all_of, rebuild, walk
+from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
@@ -55,7 +55,7 @@ class CheckedRule:
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        return any(type(part) is s.HeadAggregate for part in self.parts)
+        return s.HeadAggregate in map(type, self.parts)
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -67,11 +67,16 @@ class CheckedRule:
         return found
 
     @property
+    def uses(self) -> Counter[str]:
+        """How often each variable occurs."""
+        return Counter([part.name for part in self.parts if type(part) is s.Var])
+
+    @property
     def atoms(self) -> tuple[s.Atom, ...]:
         """The atoms of the body, those within negations and aggregates included."""
         found = self._atoms
         if found is None:
-            found = tuple(all_of(s.Atom, self.body))
+            found = tuple([part for part in self.parts[1:] if type(part) is s.Atom])
             object.__setattr__(self, "_atoms", found)
         return found
 

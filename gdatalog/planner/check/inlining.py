@@ -44,12 +44,8 @@ def _within(inner: Span, outer: Span) -> bool:
     return inner.source is outer.source and outer.start <= inner.start <= outer.end
 
 
-def _atoms(rule: CheckedRule) -> list[s.Atom]:
-    return w.all_of(s.Atom, *rule.head.args, rule.body)
-
-
 def _reads(rule: CheckedRule) -> set[str]:
-    return {atom.name for atom in _atoms(rule)}
+    return {atom.name for atom in rule.atoms}
 
 
 class Inlining:
@@ -107,7 +103,7 @@ class Inlining:
                 unsafe.setdefault(rule.head.name, wrong[0])
             safe.append(rule)
         safe = [rule for rule in safe if rule.head.name not in unsafe]
-        places = {atom.name: atom.span for rule in safe for atom in _atoms(rule)} | dict(asked)
+        places = {atom.name: atom.span for rule in safe for atom in rule.atoms} | dict(asked)
         for name, error in unsafe.items():
             if name in places:
                 message = f"all rows of `{name}` are needed here, though it is inline"
@@ -124,7 +120,7 @@ class Inlining:
             error.notes = (*error.notes, self.made[rule.head.name])
         if span is None or _within(span, rule.span):
             return error
-        for atom in _atoms(rule):
+        for atom in rule.atoms:
             if any(_within(span, own.span) for own in self.definitions.get(atom.name, ())):
                 note = Note(f"`{atom.name}` is inline, and is read here", atom.span)
                 error.notes = (*error.notes, note)

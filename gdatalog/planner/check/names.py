@@ -126,6 +126,8 @@ class NameResolution:
         for var in all_of(s.Var, *nodes):
             if var.name not in _MEANT and var.name.lower() in _MEANT:
                 seen.append(var)
+        if not seen:
+            return
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
@@ -149,7 +151,7 @@ class NameResolution:
         items = ([] if body is None else [body]) + lifted
         if not items:
             return None
-        whole = conjunction(items, items[0].span)
+        whole = conjunction(items, items[0].span) if lifted else items[0]
         if not self.scoped:
             return whole
         return Scopes(self.numbers, self.errors, self.cautions).rule(heads, whole)

@@ -84,7 +84,7 @@ class Unifier:
 
     def narrow(self, node: int, mask: int, why: Why | None) -> bool:
         """Only the types of `mask` remain; False, and nothing changed, if none would."""
-        root = self.find(node)
+        root = node if self.parents[node] == node else self.find(node)
         common = self.masks[root] & mask
         if not common:
             return False
@@ -132,7 +132,7 @@ class Unifier:
         return either(self.types(node))
 
     def settled(self, node: int) -> TypeName | None:
-        root = self.find(node)
+        root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
         return "int" if self.literal[root] and mask & INT else _ONLY.get(mask)
 

@@ -114,7 +114,9 @@ def conjuncts(literal: s.Literal | None) -> tuple[s.Literal, ...]:
 
 def conjunction(items: Iterable[s.Literal], span: Span) -> s.Literal:
     """One literal that holds if all of these hold; an And is never nested in another."""
-    flat = [part for item in items for part in conjuncts(item)]
+    flat: list[s.Literal] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, s.And) else (item,))
     return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
 
 

@@ -278,8 +278,7 @@ class Estimates:
             if not self.pattern.bag or keyed or atom.fixed or atom.size.assumed:
                 continue
             if parent & (parent - 1) == 0:
-                at_parent = parent.bit_length() - 1
-                keyed = (atom.known.get(at_parent) or atom.degrees(at_parent)).most == 1
+                keyed = atom.degrees(parent.bit_length() - 1).most == 1
         length = fans if length is None else length
         if self._within_of[at]:
             length *= self._within(at, bound, sampled)

@@ -164,11 +164,11 @@ class Formula:
                 columns.append(atom.columns[at])
             count = len(columns)
             if atom.mirrored:
-                powers = size.degrees(0, (), atom.ranked).powers
+                powers = atom.of_column(None).powers
                 found = powers[count - 1] / max(1.0, powers[0]) ** len(atom.fixed)
             else:
                 if count == 1:
-                    found = size.degrees(columns[0], atom.tests).powers[0]
+                    found = atom.of_column(columns[0]).powers[0]
                 else:
                     if len(atom.columns) <= WIDE:
                         found = float(size.distinct(frozenset(columns)))
@@ -177,7 +177,7 @@ class Formula:
                     if atom.tests:
                         found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
-                    found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+                    found /= max(1.0, atom.of_column(column).powers[0])
             atom.paths[bound] = found
         return found
 
@@ -261,7 +261,7 @@ class Formula:
     def fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """The length of an atom's list of a variable's values, for a binding of the path."""
         known = atom.mask & bound
-        values = (atom.known.get(at) or atom.degrees(at)).powers[0]
+        values = (atom.known.get(atom.columns[at]) or atom.degrees(at)).powers[0]
         wide = len(atom.columns) + len(atom.fixed) > 2
         wider = 0.0
         if wide or atom.fixed or not known:
@@ -271,7 +271,7 @@ class Formula:
             return min(wider / max(TINY, paths), values)
         # Size-biased: values with many rows are in many bindings.
         parent = known.bit_length() - 1
-        degrees = atom.known.get(parent) or atom.degrees(parent)
+        degrees = atom.degrees(parent)
         powers = degrees.powers
         many = min(self._uses(atom, parent, bound), len(powers) - 2)
         met = self._met(atom, parent, bound) if atom.ranked else None

@@ -336,11 +336,7 @@ class SearchSpace(ABC):
             for atom in self.estimates.formula.holding[at]:
                 if not atom.fixed and not atom.mask & path:
                     column = atom.columns[at]
-                    rows = atom.sorts.get(column)
-                    if rows is None:
-                        rows = atom.size.sorting(column, atom.tests, atom.ranked)
-                        atom.sorts[column] = rows
-                    sorts[atom.source, column] = max(0, rows - FREE)
+                    sorts[atom.source, column] = max(0, atom.sorting(column) - FREE)
             found = self._indexes[key] = SORT * sum(sorts.values())
         return found
 
