@@ -197,7 +197,7 @@ ORDER = {
         nest cells labels format stored slices page_schedule placement schedule
     """,
     "planner": """
-        compaction passes check statistics observed items comparisons normalise new_values
+        compaction passes check statistics observed items comparisons atoms normalise new_values
         domains order aggregate_items list_reuse components conjunction build join rewrite
         program rule pipeline __init__
     """,
@@ -207,7 +207,7 @@ ORDER = {
         declarations schemas program extending statements validity
     """,
     "planner/order": """
-        __init__ loop_work scans edges pattern formula sampling cost search_space atoms beam
+        __init__ loop_work scans edges pattern formula sampling cost search_space beam
         search order_cache canonical_order plan_inputs twins pattern_maker automorphisms
         degree_order symmetry
     """,

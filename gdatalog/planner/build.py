@@ -15,12 +15,12 @@ from math import inf
 from gdatalog.plan import join_plan as p
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
+from gdatalog.planner.atoms import AtomState, all_cuts, open_atom, within_atom
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.conjunction import ConjunctionDraft
 from gdatalog.planner.items import body_text
 from gdatalog.planner.list_reuse import reuse_lists
-from gdatalog.planner.order.atoms import AtomState, all_cuts, open_atom, within_atom
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order

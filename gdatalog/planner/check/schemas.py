@@ -58,30 +58,33 @@ def schemas_of(
     `facts`: the relations that have facts.
     """
     schemas: dict[str, Schema] = {}
+    is_open: set[str] = set()
     for name in types.columns:
         relation = types.catalog.relations.get(name)
         if relation is not None and relation.schema is not None:
             schemas[name] = relation.schema
             continue
         kinds = types.column_types(name)
+        if None in kinds:
+            is_open.add(name)
         columns = named.get(name) or tuple([f"c{at}" for at in range(len(kinds))])
-        schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
+        settled = tuple([kind or "int" for kind in kinds])
+        schemas[name] = Schema(name, columns, settled, relation.span if relation else None)
     if not types.errors:
-        _open_columns(types, schemas, facts)
+        _open_columns(types, schemas, facts, is_open)
     return schemas
 
 
 def _open_columns(
-    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str]
+    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str], is_open: set[str]
 ) -> None:
-    """One error for all columns that one declaration would settle."""
+    """One error for all columns that one declaration would settle; `is_open`: the relations with
+    such columns."""
     relations = types.catalog.relations.values()
     unsettled = [
         each
         for each in relations
-        if each.schema is None
-        and not each.broken
-        and (each.arity is None or types.open_columns(each.name))
+        if each.schema is None and not each.broken and (each.arity is None or each.name in is_open)
     ]
     if not unsettled:
         return

@@ -418,12 +418,9 @@ class TypeInference:
                 head = _rewrite(head, turn)
             yield CheckedRule(head, body, types, rule.span)
 
-    def _settle(self, node: int) -> TypeName:
-        # An open type is in a rule with an error, or no value has it.
-        return self.unifier.settled(node) or "int"
-
-    def column_types(self, relation: str) -> tuple[TypeName, ...]:
-        return tuple([self._settle(node) for node in self.columns[relation]])
+    def column_types(self, relation: str) -> list[TypeName | None]:
+        """The types of a relation's columns; None if nothing determines one."""
+        return list(map(self.unifier.settled, self.columns[relation]))
 
     def open_columns(self, relation: str) -> dict[int, int]:
         """The columns whose type nothing determines, each with a number: one declaration would
@@ -432,7 +429,8 @@ class TypeInference:
         return {at: self.unifier.find(n) for at, n in nodes if self.unifier.settled(n) is None}
 
     def param_types(self) -> dict[str, TypeName]:
-        return {name: self._settle(node) for name, node in self.params.items()}
+        # An open type is in a rule with an error, or no value has it.
+        return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
 
 
 def _conversion(subject: str, words: str, mask: int) -> str | None:

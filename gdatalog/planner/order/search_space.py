@@ -182,7 +182,11 @@ class SearchSpace(ABC):
         cost += turn.extra
         # The work of an aggregate is counted when its branch is planned.
         work = 0.0 if at in self.pattern.aggregates else turn.tried
-        return VariableChoice(cost, work, self._index(at, place.path), at)
+        key = at, place.path & self.estimates.formula.near[at]
+        indexes = self._indexes.get(key)
+        if indexes is None:
+            indexes = self._indexes[key] = self._index(*key)
+        return VariableChoice(cost, work, indexes, at)
 
     @abstractmethod
     def branch(self, place: SearchState) -> VariableChoice:
@@ -329,16 +333,12 @@ class SearchSpace(ABC):
 
     def _index(self, at: int, path: int) -> float:
         """The cost of building missing indexes of atoms whose first column is bound here."""
-        key = (at, path & self.estimates.formula.near[at])
-        found = self._indexes.get(key)
-        if found is None:
-            sorts: dict[object, int] = {}
-            for atom in self.estimates.formula.holding[at]:
-                if not atom.fixed and not atom.mask & path:
-                    column = atom.columns[at]
-                    sorts[atom.source, column] = max(0, atom.sorting(column) - FREE)
-            found = self._indexes[key] = SORT * sum(sorts.values())
-        return found
+        sorts: dict[object, int] = {}
+        for atom in self.estimates.formula.holding[at]:
+            if not atom.fixed and not atom.mask & path:
+                column = atom.columns[at]
+                sorts[atom.source, column] = max(0, atom.sorting(column) - FREE)
+        return SORT * sum(sorts.values())
 
 
 def _worth(cost: float, passed: float) -> float:
