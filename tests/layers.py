@@ -115,19 +115,19 @@ ORDER = {
     "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
     "cluster/joins": """
         __init__ cells layout morsels shares buckets fragments share_search bucket_store
-        collector cluster_run replicated block_worker in_place partitioned
+        collector cluster_run replicated in_place partitioned
     """,
     "cluster/pool": "broadcast_files broadcast calls task_stage __init__",
     "cluster/recursion": """
-        __init__ routes key_range key_ranges parcels hash_partition owner_steps owner_files
-        checkpoints hash_partitions
+        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
+        hash_partitions
     """,
     "cluster/rows": """
-        __init__ shuffle texts survey row_statistics graph_degrees part_calls row_keeper
-        loading dask_frames parquet_files
+        __init__ shuffle texts survey row_statistics graph_degrees row_keeper loading
+        dask_frames parquet_files
     """,
     "cluster/workers": """
-        __init__ own_device own_process stored_rows serving local worker_list connection
+        __init__ own_device own_process stored_rows local worker_list connection
     """,
     "codegen": """
         __init__ function_names loop_language cache helpers function_trees types
@@ -182,19 +182,17 @@ ORDER = {
         helper group
     """,
     "notebook": """
-        cell answers variables options help messages completion listing progress_bar magics
-        __init__
+        cell answers variables options help completion progress_bar magics __init__
     """,
     "parser": """
-        syntax tokens facts conversions heads words failure fact_statements precedence
-        format lists operators builder grammar aggregate_mistakes missing_operands
-        directive_words sql_mistakes missing_dots directive_mistakes mistakes invalid_words
-        scanner stored reading includes completeness __init__
+        syntax tokens facts conversions heads words failure fact_statements precedence format
+        lists builder grammar directive_words sql_mistakes directive_mistakes mistakes
+        invalid_words scanner stored reading includes completeness __init__
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan expression_text merged functions conditions effects grouped_rows
-        nest cells labels format stored slices page_schedule placement schedule
+        __init__ join_plan merged functions conditions effects grouped_rows nest cells labels
+        stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values
@@ -212,20 +210,19 @@ ORDER = {
         degree_order symmetry
     """,
     "planner/rewrite": """
-        __init__ counts_read folding adornments columns_read linear_recursion parts quotients
-        isomorphic orbits outer_loops known_bindings linear_closures passing recursion_cost
-        suffix rounds_cost signatures dead_variables local_counts elimination rewriting algebra
+        __init__ counts_read folding columns_read linear_recursion parts quotients isomorphic
+        orbits outer_loops adornments linear_closures passing recursion_cost suffix
+        rounds_cost signatures dead_variables local_counts elimination rewriting algebra
         body_counts demanded_rules magic_sets
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves
-        distinct_groups lists distinct turns measure recoded_lists lookups recode reuse
-        cached_intersections level_loop levels tallies branches module lattice worklist
-        worklist_tile
+        lists distinct turns measure recoded_lists lookups recode reuse cached_intersections
+        level_loop levels tallies branches module lattice worklist worklist_tile
     """,
     "report": """
         tree passes numbers folded round_table rules mermaid text shown indexes plan_nodes
-        plan_tree shared_joins hints costliest profile_tree __init__
+        plan_tree hints costliest profile_tree __init__
     """,
     "shell": """
         __init__ messages progress_line doctor options output conversation program typed
@@ -235,19 +232,19 @@ ORDER = {
     "shell/commands": "cluster database plans rules settings __init__",
     "shell/editor": """
         __init__ terminal known candidates signatures statement_completion completion
-        word_kinds highlighting lexer toolkit bar prompt
+        highlighting lexer toolkit prompt
     """,
     "storage": """
         __init__ imported_later places load_options table text_functions device_columns
-        column_arrays columns export spill pipes symbols threads row_groups as_text
-        wrong_cells cells plain_text delimited raw rows grouped_rows file_sets row_order
-        key_space data_files column_matching headers dictionary keys sorting row_ids missing
-        frames row_ops on_device text_files selection duplicates spilled_groups json_files
-        line_blocks parquet_groups file_bytes large_files readers trie trie_slices row_tests
-        degrees laid_tries facts_files kept row_store temporary_files writers parquet_folder
-        graph count_tables spilled_tries loop_tables remote trie_builder value_counts
-        quantiles device_statistics statistics membership deferred_rows history coded parts
-        ranked_tries relation key_columns
+        column_arrays columns export spill pipes symbols threads row_groups as_text wrong_cells
+        cells plain_text delimited raw rows grouped_rows file_sets row_order key_space
+        data_files column_matching headers dictionary keys sorting row_ids missing frames
+        row_ops on_device text_files selection duplicates spilled_groups line_blocks
+        parquet_groups file_bytes large_files readers trie trie_slices row_tests degrees
+        laid_tries facts_files kept row_store temporary_files writers parquet_folder graph
+        count_tables spilled_tries loop_tables remote trie_builder value_counts quantiles
+        device_statistics statistics membership deferred_rows history coded parts ranked_tries
+        relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

@@ -69,8 +69,7 @@ class Form:
     keeps: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
-        from gdatalog.printer.distinct import NewRows
-        from gdatalog.printer.distinct_groups import GroupedRows
+        from gdatalog.printer.distinct import GroupedRows, NewRows
         from gdatalog.printer.leaves import GroupLeaf, RowLeaf
         from gdatalog.printer.tallies import LocalCountLeaf
 

@@ -15,8 +15,7 @@ from math import inf
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.plan import join_plan as p
-from gdatalog.plan.expression_text import format_expr
-from gdatalog.plan.labels import given_label
+from gdatalog.plan.labels import format_expr, given_label
 from gdatalog.records import dataclass, field
 from gdatalog.values import is_list, shown_name
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan.format import format_join
 from gdatalog.plan.join_plan import Expr, GivenRows, JoinPlan, Restore, Slot, Version
+from gdatalog.plan.labels import format_join
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.compaction import compact_rows

@@ -7,9 +7,8 @@ from typing import TypedDict, Unpack
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
-from gdatalog.plan.labels import ending_labels, orbit_label, term_label
+from gdatalog.plan.labels import ending_labels, format_expr, orbit_label, term_label
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.check import CheckedRule

@@ -19,8 +19,7 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import rename
 from gdatalog.planner.check.walk import alternatives_of
-from gdatalog.planner.rewrite.adornments import Columns
-from gdatalog.planner.rewrite.known_bindings import is_plain
+from gdatalog.planner.rewrite.adornments import Columns, is_plain
 from gdatalog.planner.rewrite.linear_closures import composition
 from gdatalog.records import dataclass, replace
 
