@@ -119,8 +119,7 @@ ORDER = {
     """,
     "cluster/pool": "broadcast_files broadcast calls task_stage __init__",
     "cluster/recursion": """
-        __init__ routes key_range key_ranges parcels hash_partition owner_steps checkpoints
-        hash_partitions
+        __init__ routes key_ranges hash_partition owner_steps checkpoints hash_partitions
     """,
     "cluster/rows": """
         __init__ shuffle texts survey row_statistics graph_degrees row_keeper loading
@@ -185,14 +184,14 @@ ORDER = {
         cell answers variables options help completion progress_bar magics __init__
     """,
     "parser": """
-        syntax tokens facts conversions heads words failure fact_statements precedence format
-        lists builder grammar directive_words sql_mistakes directive_mistakes mistakes
-        invalid_words scanner stored reading includes completeness __init__
+        syntax tokens facts conversions heads words failure fact_statements format lists builder
+        grammar directive_words sql_mistakes directive_mistakes mistakes invalid_words scanner
+        stored reading includes completeness __init__
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan merged functions conditions effects grouped_rows nest cells labels
-        stored slices page_schedule placement schedule
+        __init__ join_plan functions conditions effects grouped_rows nest cells labels stored
+        slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values
@@ -201,8 +200,8 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining names types lattice column_names fact_shapes
-        declarations schemas program extending statements validity
+        cycle_errors strata cautions heads inlining names types lattice column_names
+        declarations schemas statements program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
@@ -211,9 +210,9 @@ ORDER = {
     """,
     "planner/rewrite": """
         __init__ counts_read folding columns_read linear_recursion parts quotients isomorphic
-        orbits outer_loops adornments linear_closures passing recursion_cost suffix
-        rounds_cost signatures dead_variables local_counts elimination rewriting algebra
-        body_counts demanded_rules magic_sets
+        orbits outer_loops adornments linear_closures passing recursion_cost suffix rounds_cost
+        dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
+        magic_sets
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves
@@ -226,25 +225,23 @@ ORDER = {
     """,
     "shell": """
         __init__ messages progress_line doctor options output conversation program typed
-        statements parameters registry saving commands editor repl arguments
-        pattern_commands cli start
+        statements parameters registry commands editor repl arguments pattern_commands cli start
     """,
-    "shell/commands": "cluster database plans rules settings __init__",
+    "shell/commands": "database plans rules settings __init__",
     "shell/editor": """
-        __init__ terminal known candidates signatures statement_completion completion
-        highlighting lexer toolkit prompt
+        __init__ terminal known signatures statement_completion completion highlighting lexer
+        toolkit prompt
     """,
     "storage": """
         __init__ imported_later places load_options table text_functions device_columns
-        column_arrays columns export spill pipes symbols threads row_groups as_text wrong_cells
-        cells plain_text delimited raw rows grouped_rows file_sets row_order key_space
-        data_files column_matching headers dictionary keys sorting row_ids missing frames
-        row_ops on_device text_files selection duplicates spilled_groups line_blocks
-        parquet_groups file_bytes large_files readers trie trie_slices row_tests degrees
-        laid_tries facts_files kept row_store temporary_files writers parquet_folder graph
-        count_tables spilled_tries loop_tables remote trie_builder value_counts quantiles
-        device_statistics statistics membership deferred_rows history coded parts ranked_tries
-        relation key_columns
+        column_arrays columns export spill pipes symbols threads row_groups as_text cells
+        plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
+        column_matching headers dictionary keys sorting row_ids missing frames row_ops on_device
+        text_files selection duplicates spilled_groups line_blocks parquet_groups file_bytes
+        large_files readers trie trie_slices row_tests degrees laid_tries facts_files kept
+        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
+        loop_tables remote trie_builder value_counts quantiles device_statistics statistics
+        membership deferred_rows history coded parts relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

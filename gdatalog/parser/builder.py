@@ -16,8 +16,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.conversions import Named, Parenthesised, Signed, arguments, literal, value
 from gdatalog.parser.heads import heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
-from gdatalog.parser.precedence import BINARY, POWER, PREFIX
-from gdatalog.parser.tokens import Token
+from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.records import dataclass, field
 from gdatalog.values import INT_MAX, TypeName
 

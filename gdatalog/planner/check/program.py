@@ -16,7 +16,6 @@ from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.checked import rule_text
 from gdatalog.planner.check.column_names import names_of_columns, place_named
 from gdatalog.planner.check.declarations import collect
-from gdatalog.planner.check.fact_shapes import Shape, shapes_of, with_floats
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
@@ -25,6 +24,7 @@ from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
+from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.passes import PassNotes
