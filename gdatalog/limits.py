@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdatalog.storage.spill import Spill
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Budget:
     """How many rows may be looked at: `end`, as `Limits.looked` counts them."""
 
@@ -54,6 +54,7 @@ class Limits:
         self.to_host = False  # whether rows that do not fit a device go to the host
         # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
         self.looked = 0
+        self.budgets: list[Budget] = []  # innermost first
         self.checks: list[Callable[[], None]] = []
         self.account = Account(memory, spill)
         self._written = 0 if spill is None else spill.written  # bytes in temporary files at first
@@ -62,6 +63,9 @@ class Limits:
         self.watch.poll()
         for check in self.checks:
             check()
+        for budget in self.budgets:
+            if self.looked > budget.end:
+                raise OverBudget(budget)
 
     @contextmanager
     def checking(self, check: Callable[[], None]) -> Iterator[None]:
@@ -72,24 +76,23 @@ class Limits:
         finally:
             self.checks.remove(check)
 
-    def within(self, rows: int | None) -> AbstractContextManager[Budget | None]:
-        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
-        return nullcontext() if rows is None else self._spending(Budget(self.looked + rows))
-
-    @contextmanager
-    def _spending(self, budget: Budget) -> Iterator[Budget]:
-
-        def check() -> None:
-            if self.looked > budget.end:
-                raise OverBudget(budget)
-
-        with self.checking(check):
-            yield budget
-
     def look(self, rows: int) -> None:
         """Counts the rows that an operation reads."""
         self.looked += rows + OPERATION
         self.poll()
+
+    @contextmanager
+    def within(self, rows: int | None) -> Iterator[Budget | None]:
+        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
+        if rows is None:
+            yield None
+            return
+        budget = Budget(self.looked + rows)
+        self.budgets.insert(0, budget)
+        try:
+            yield budget
+        finally:
+            self.budgets.remove(budget)
 
     @property
     def spilled(self) -> int:

@@ -164,10 +164,10 @@ def test_few_turns_are_looked_at_however_many_variables_there_are(name: str, ask
     turns = 0
     turn = Search.turn
 
-    def counting(self: Search, at: int, place: SearchState) -> Extension:
+    def counting(self: Search, *given: Any) -> Extension:
         nonlocal turns
         turns += 1
-        return turn(self, at, place)
+        return turn(self, *given)
 
     data = {**DATA, "fact": rows(100, *[50] * 20)}
     with patch.object(Search, "turn", counting), gd.connect() as db:

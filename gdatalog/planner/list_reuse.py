@@ -38,9 +38,8 @@ def reuse_lists(
     holding: dict[int, list[int]] = {}  # for each list, the earlier levels that it is part of
     for at, join in enumerate(joins):
         best: tuple[p.Join, list[int]] | None = None
-        shares = Counter(
-            number for part in set(lists[join.variable]) for number in holding.get(part, ())
-        )
+        parts_here = set(lists[join.variable])
+        shares = Counter([number for part in parts_here for number in holding.get(part, ())])
         for earlier in (joins[number] for number in sorted(shares) if shares[number] > 1):
             shared = (
                 part

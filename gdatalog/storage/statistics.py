@@ -73,6 +73,8 @@ class Statistics:
         """The rows as edges, if both columns have the same type."""
         if not self._edges:
             return None
+        if self._graph is not None and self._store.on_host and self._store.on_device is None:
+            return self._graph
         remote, there = self._remote, self._there
         if remote is not None:
             return self._once("remote graph", lambda: RemoteGraph(remote))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from math import inf
 
 from gdatalog.planner.order.beam import FEWEST, TURNS, extend
+from gdatalog.planner.order.cost import LevelCost
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
@@ -53,7 +54,7 @@ def single_order(pattern: QueryPattern, rows: float) -> Order | None:
         lists = formula.paths(atom, mine) / max(TINY, formula.paths(atom, known) if known else 1.0)
         last = number == len(columns) and pattern.bag and not pattern.live >> at & 1
         order.work += (
-            before if last and number > 1 else before * min(lists, formula.roots(atom, at))
+            before if last and number > 1 else before * min(lists, atom.degrees(at).powers[0])
         )
         order.rank[pattern.names[at]] = number
         order.estimates[pattern.names[at]] = formula.rows(wider, path) * scale
@@ -136,17 +137,19 @@ class Search(SearchSpace):
         known, estimates, rows_of = self._found, self.estimates, self.estimates.known
         candidates = self.candidates(place)
         least: dict[int, float] = {}
+        levels: dict[int, LevelCost] = {}
         if len(candidates) > 1:
             # Cheapest first, to prune the others.
             rows = estimates.rows(place.path)
             for at in candidates:
-                least[at] = rows * estimates.level(at, place.path, place.made).tried
+                levels[at] = estimates.level(at, place.path, place.made)
+                least[at] = rows * levels[at].tried
             candidates = sorted(least, key=least.__getitem__)
         found, total = VariableChoice(inf, inf, 0.0, -1), inf
         for at in candidates:
             if least and least[at] > total and not place.exists and place.rest != 1 << at:
                 break
-            turn = self.turn(at, place)
+            turn = self.turn(at, place, levels.get(at))
             choice = self.step_cost(at, place, turn)
             for below, rows in (*turn.parts, (turn.next, turn.rows)):
                 # The cost is exact only up to that of the best choice.

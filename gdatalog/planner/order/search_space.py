@@ -121,11 +121,12 @@ class SearchSpace(ABC):
         if place.due is not None:
             return [place.due]
         free = place.rest & ~pattern.computed
+        near, fixed = estimates.formula.near, estimates.fixed
         first, found = [], []
         for at in bits(free):
             if not pattern.before[at] & free:
                 first.append(at)
-                if estimates.joined(at, place.path):
+                if near[at] & place.path or fixed >> at & 1:
                     found.append(at)
         computed = self._aggregates(place) if pattern.aggregates else []
         if found or not free:
@@ -195,17 +196,18 @@ class SearchSpace(ABC):
     def share(self, place: SearchState, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
 
-    def turn(self, at: int, place: SearchState) -> Extension:
-        """The state and the costs after binding a variable."""
+    def turn(self, at: int, place: SearchState, level: LevelCost | None = None) -> Extension:
+        """The state and the costs after binding a variable; `level`: its cost, if it is known."""
         found = self._turns.get((at, place))
         if found is not None:
             return found
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
-        bound = pattern.closed(path | bit, rest, bit)
+        bound = pattern.closed(path | bit, rest, bit) if pattern.equations else path | bit
         left = rest & ~bound
-        level, known = estimates.level(at, path, made), estimates.known
+        known = estimates.known
+        level = estimates.level(at, path, made) if level is None else level
         before, after = known.get(path), known.get(path | bit)
         before = estimates.rows(path) if before is None else before
         tried = before * level.tried
@@ -322,7 +324,7 @@ class SearchSpace(ABC):
                     if output != at and at not in pattern.aggregates:
                         turn.extra += UNORDERED * turn.after  # the answer has to be sorted
                     break
-        if pattern.compacts and rest:
+        if pattern.compacts and rest and bound & ~pattern.live:
             kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
             few = self.estimates.rows(kept, bound) if kept != bound else inf
             if few < 0.9 * turn.rows:
