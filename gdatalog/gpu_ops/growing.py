@@ -1,0 +1,226 @@
+"""What grows on a device during a fixpoint: sets of row numbers, and hash tries of new rows.
+
+Kernels of rules add the numbers of rows to a set while they run. Hash tries get the new rows behind
+each round, in three launches for all tries (`kernels/growing.cuh`), and are made anew from all rows
+when the host gives them more room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel
+from gdatalog.gpu_ops.kernels import Kernels, type_of
+from gdatalog.gpu_ops.rows import Array, Columns
+from gdatalog.storage.loop_tables import HashTrie
+
+PHASES = 3
+THREADS = 256  # of a block
+LEAST_SLOTS = 1 << 10
+SLOTS_EACH, LIST_EACH = 2, 4  # slots, and places in lists, for each entry; at most
+MOST_ENTRIES = 1 << 28  # of a trie, whose positions have 32 bits
+_SOURCE = '#include "growing.cuh"\n'
+
+
+def slots_for(count: int) -> int:
+    """The number of slots for so many keys."""
+    return max(LEAST_SLOTS, 1 << (SLOTS_EACH * count - 1).bit_length()) if count else LEAST_SLOTS
+
+
+class RowNumbers:
+    """A set of row numbers, which kernels add to. It has room for `capacity` of them."""
+
+    width = 16 * SLOTS_EACH  # the bytes of a row number, at most
+
+    def __init__(self, kernels: Kernels, capacity: int) -> None:
+        self.kernels = kernels
+        self.slots = self._empty(capacity)
+
+    def _empty(self, capacity: int) -> Array:
+        return self.kernels.driver.xp.zeros(slots_for(capacity), dtype=np.int64)
+
+    def add(self, numbers: Array) -> None:
+        """Adds numbers for which there is room."""
+        self._launch("enter_keys", numbers)
+
+    def make_room(self, capacity: int) -> None:
+        if slots_for(capacity) > len(self.slots):
+            known, self.slots = self.slots, self._empty(capacity)
+            self._launch("move_keys", known)
+
+    def _launch(self, name: str, keys: Array) -> None:
+        kernel = self.kernels.kernel(_SOURCE, name)
+        blocks = min(kernel.resident(THREADS), -(-len(keys) // THREADS))
+        kernel.launch(blocks, THREADS, [keys, len(keys), self.slots, len(self.slots)])
+
+
+class GrowingLevel:
+    """A level of a hash trie on a device. `listed`: whether loops walk its lists; `keyed`: whether
+    it has a table. `ranks`, `nodes`, `below`: for each row that is being added, its rank in the list
+    of its node, and its child."""
+
+    dense = False
+    listed = keyed = False
+
+    def __init__(self, last: bool, xp: Any) -> None:
+        self.last, self.xp = last, xp
+        self.make(0, 0, 0)
+
+    def make(self, nodes: int, entries: int, rows: int) -> int:
+        """Makes it anew for so many nodes above and entries, and rows to add at once; returns the
+        number of slots, which are the nodes of the next level."""
+        xp, lists = self.xp, int(self.listed)
+        slots = slots_for(entries) if self.keyed else 1
+        self.keys = xp.zeros(slots, dtype=np.int64)
+        self.ids = xp.zeros(1, dtype=np.int32)  # a child's number is that of its slot
+        self.spans = xp.zeros(max(1, 2 * nodes * lists), dtype=np.int32)
+        self.lengths = xp.zeros(max(1, nodes * lists), dtype=np.int32)
+        places, found = max(1, LIST_EACH * entries * lists), max(1, rows * lists)
+        self.values = xp.empty(places, dtype=np.int32)
+        self.below = xp.empty(1 if self.last else places, dtype=np.int32)
+        self.nodes, self.ranks = (xp.empty(found, dtype=np.int32) for _ in range(2))
+        self.children = xp.empty(1 if self.last else found, dtype=np.int32)
+        return slots
+
+    @property
+    def width(self) -> int:
+        """The bytes of a row, at most."""
+        keys = 16 * SLOTS_EACH * self.keyed
+        return keys + self.listed * (16 * SLOTS_EACH + (1 if self.last else 2) * 4 * LIST_EACH + 12)
+
+
+class GrowingTrie(HashTrie):
+    """A hash trie of a relation that grows on a device. `old`: it lacks the rows that the rules of
+    the round read as new. `spans`: how many values each of the relation's columns may have."""
+
+    def __init__(self, columns: Sequence[int], spans: Sequence[int], old: bool, xp: Any) -> None:
+        self.columns, self.old, self.xp = tuple(columns), old, xp
+        self.whole = len(columns) == len(spans)
+        self.most = [prod(spans[at] for at in columns[: depth + 1]) for depth in range(len(columns))]
+        self.levels: list[Any] = [
+            GrowingLevel(depth + 1 == len(columns), xp) for depth in range(len(columns))
+        ]
+        self.layouts = {}
+        for level in self.levels:
+            level.keyed = not level.last or not self.whole
+        self.taken = xp.zeros(len(self.levels), dtype=np.int64)
+
+    def table(self, depth: int) -> Array:
+        return self.levels[depth].keys
+
+    def reads(self, depth: int, kind: str) -> None:
+        """Loops read an array of a level."""
+        level = self.levels[depth]
+        level.keyed |= kind == "keys"
+        level.listed |= kind in ("values", "spans", "below")
+
+    @property
+    def width(self) -> int:
+        """The bytes of a row, at most."""
+        return sum(level.width for level in self.levels)
+
+    def make(self, capacity: int) -> None:
+        """Makes it anew, without rows, for so many."""
+        if capacity > MOST_ENTRIES:
+            raise MemoryLimitError("the index of a growing relation has too many rows for a device")
+        nodes = 1
+        for level, most in zip(self.levels, self.most, strict=True):
+            nodes = level.make(nodes, min(capacity, most), capacity)
+        self.taken = self.xp.zeros(len(self.levels), dtype=np.int64)
+
+
+class Indexing:
+    """The launches that add rows to some tries. `places`: where the words of each trie are on the
+    board."""
+
+    def __init__(
+        self, kernels: Kernels, tries: Sequence[GrowingTrie], rows: Sequence[Columns],
+        places: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.tries, self.places = tries, places
+        self.kernel: CupyKernel = kernels.kernel(_SOURCE + _printed(tries, rows), "index_rows")
+        self.blocks = self.kernel.resident(THREADS)
+
+    def packed(self, board: Array, rows: Sequence[Columns]) -> list[Any]:
+        """The arguments of each phase."""
+        arrays: list[Any] = []
+        for trie, columns, place in zip(self.tries, rows, self.places, strict=True):
+            arrays += [place, trie.taken, *(columns[at] for at in trie.columns)]
+            for level in trie.levels:
+                arrays += [level.keys, len(level.keys), level.spans, level.lengths, level.values]
+                arrays += [level.below, level.nodes, level.ranks, level.children]
+        return [self.kernel.packed([board, phase, *arrays]) for phase in range(PHASES)]
+
+    def launch(self, packed: Sequence[Any]) -> None:
+        for phase in packed:
+            self.kernel.launch(self.blocks, THREADS, phase)
+
+
+def _printed(tries: Sequence[GrowingTrie], rows: Sequence[Columns]) -> str:
+    """The kernel that adds rows to these tries, whose relations have columns of these types."""
+    parameters, bodies = ["ARRAY(i64) board", "i64 phase"], list[str]()
+    for at, (trie, columns) in enumerate(zip(tries, rows, strict=True)):
+        parameters += [f"i64 place{at}", f"ARRAY(i64) taken{at}"]
+        for depth, column in enumerate(trie.columns):
+            parameters.append(f"ARRAY(const {type_of(columns[column])}) rows{at}_{depth}")
+        for depth in range(len(trie.levels)):
+            own = f"{at}_{depth}"
+            parameters += [f"ARRAY(i64) keys{own}", f"i64 keys{own}_n"]
+            names = ("spans", "lengths", "values", "below", "nodes", "ranks", "children")
+            parameters += [f"ARRAY(i32) {name}{own}" for name in names]
+        bodies += _body(at, trie)
+    return (
+        f"KERNEL(index_rows)({', '.join(parameters)}) {{\n"
+        "    const i64 first = thread_of_grid(), step = threads_of_grid();\n"
+        + "".join(f"    {line}\n" for line in bodies)
+        + "}\n"
+    )
+
+
+def _body(at: int, trie: GrowingTrie) -> list[str]:
+    """The statements that add rows to a trie."""
+    enters, moves, writes = list[str](), list[str](), list[str]()
+    for depth, level in enumerate(trie.levels):
+        own, below = f"{at}_{depth}", "false" if level.last else "true"
+        enters.append(f"const i64 value{depth} = rows{own}[from + i];")
+        if level.keyed:
+            pair = f"pair_of(node, value{depth})"
+            enters.append(f"const i64 child{depth} = enter_key(keys{own}, keys{own}_n, {pair}, fresh);")
+        else:
+            enters.append("fresh = true;")
+        if level.listed:
+            lists = f"nodes{own}, ranks{own}, spans{own}, lengths{own}"
+            enters.append(f"ranks{own}[i] = rank_of(lengths{own}, nodes{own}, i, node, fresh);")
+            if not level.last:
+                enters.append(f"children{own}[i] = (i32)child{depth};")
+            moves.append(
+                f"move_lists<{below}>(count, {lists}, taken{at}, {depth}, values{own}, below{own});"
+            )
+            writes.append(
+                f"write_child<{below}>(i, rows{own}[from + i], {lists}, values{own}, below{own}, "
+                f"children{own});"
+            )
+        if not level.last:
+            enters.append(f"node = child{depth};")
+    loop = "for (i64 i = first; i < count; i += step)"
+    return [
+        "{",
+        f"    const i64 from = board[place{at} + FROM], count = board[place{at} + TO] - from;",
+        f"    if (phase == ENTERS) {loop} {{",
+        "        i64 node = 0;",
+        "        bool fresh = true;",
+        *(f"        {line}" for line in enters),
+        "    }",
+        "    if (phase == MOVES) {",
+        *(f"        {line}" for line in moves),
+        "    }",
+        f"    if (phase == WRITES) {loop} {{",
+        *(f"        {line}" for line in writes),
+        "    }",
+        "}",
+    ]
