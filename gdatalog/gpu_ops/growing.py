@@ -35,8 +35,6 @@ def slots_for(count: int) -> int:
 class RowNumbers:
     """A set of row numbers, which kernels add to. It has room for `capacity` of them."""
 
-    width = 16 * SLOTS_EACH  # the bytes of a row number, at most
-
     def __init__(self, kernels: Kernels, capacity: int) -> None:
         self.kernels = kernels
         self.slots = self._empty(capacity)
@@ -61,37 +59,38 @@ class RowNumbers:
 
 class GrowingLevel:
     """A level of a hash trie on a device. `listed`: whether loops walk its lists; `keyed`: whether
-    it has a table. `ranks`, `nodes`, `below`: for each row that is being added, its rank in the list
-    of its node, and its child."""
+    it has a table. `nodes`, `ranks`, `children`: for each row that is being added, its node, its
+    rank in the list of the node, and its child."""
 
-    dense = False
+    dense = False  # a root has a table too
     listed = keyed = False
+    keys: Array
+    ids: Array  # never read: the number of a child is that of its slot
 
     def __init__(self, last: bool, xp: Any) -> None:
         self.last, self.xp = last, xp
         self.make(0, 0, 0)
 
-    def make(self, nodes: int, entries: int, rows: int) -> int:
-        """Makes it anew for so many nodes above and entries, and rows to add at once; returns the
-        number of slots, which are the nodes of the next level."""
-        xp, lists = self.xp, int(self.listed)
-        slots = slots_for(entries) if self.keyed else 1
-        self.keys = xp.zeros(slots, dtype=np.int64)
-        self.ids = xp.zeros(1, dtype=np.int32)  # a child's number is that of its slot
-        self.spans = xp.zeros(max(1, 2 * nodes * lists), dtype=np.int32)
-        self.lengths = xp.zeros(max(1, nodes * lists), dtype=np.int32)
-        places, found = max(1, LIST_EACH * entries * lists), max(1, rows * lists)
-        self.values = xp.empty(places, dtype=np.int32)
-        self.below = xp.empty(1 if self.last else places, dtype=np.int32)
-        self.nodes, self.ranks = (xp.empty(found, dtype=np.int32) for _ in range(2))
-        self.children = xp.empty(1 if self.last else found, dtype=np.int32)
-        return slots
+    def lengths_for(self, nodes: int, entries: int, rows: int) -> dict[str, int]:
+        """The lengths of its arrays, for so many nodes above and entries, and rows to add at once.
+        The slots are the nodes of the next level."""
+        inner = self.listed and not self.last
+        places = LIST_EACH * entries * self.listed
+        found = {
+            "keys": slots_for(entries) if self.keyed else 1, "ids": 1,
+            "spans": 2 * nodes * self.listed, "lengths": nodes * self.listed,
+            "values": places, "below": places * inner,
+            "nodes": rows * self.listed, "ranks": rows * self.listed, "children": rows * inner,
+        }  # fmt: skip
+        return {name: max(1, length) for name, length in found.items()}
 
-    @property
-    def width(self) -> int:
-        """The bytes of a row, at most."""
-        keys = 16 * SLOTS_EACH * self.keyed
-        return keys + self.listed * (16 * SLOTS_EACH + (1 if self.last else 2) * 4 * LIST_EACH + 12)
+    def make(self, nodes: int, entries: int, rows: int) -> int:
+        """Makes it anew; returns the number of slots."""
+        lengths = self.lengths_for(nodes, entries, rows)
+        for name, length in lengths.items():
+            make = self.xp.zeros if name in ("keys", "spans", "lengths") else self.xp.empty
+            setattr(self, name, make(length, dtype=np.int64 if name == "keys" else np.int32))
+        return lengths["keys"]
 
 
 class GrowingTrie(HashTrie):
@@ -119,10 +118,13 @@ class GrowingTrie(HashTrie):
         level.keyed |= kind == "keys"
         level.listed |= kind in ("values", "spans", "below")
 
-    @property
-    def width(self) -> int:
-        """The bytes of a row, at most."""
-        return sum(level.width for level in self.levels)
+    def bytes_for(self, capacity: int) -> int:
+        nodes, found = 1, 0
+        for level, most in zip(self.levels, self.most, strict=True):
+            lengths = level.lengths_for(nodes, min(capacity, most), capacity)
+            nodes = lengths["keys"]
+            found += 4 * sum(lengths.values()) + 4 * nodes
+        return found
 
     def make(self, capacity: int) -> None:
         """Makes it anew, without rows, for so many."""

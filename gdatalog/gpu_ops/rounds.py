@@ -19,7 +19,7 @@ from gdatalog.calls import SHARED, GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
-from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers
+from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, slots_for
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.launch import WHOLE, Launch
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -42,7 +42,7 @@ POOL_SHARE = 16  # a pool takes at most this part of the free memory
 MOST_ROWS = 0.25
 APPENDING: Final = 256  # threads of a block
 # The first pools of rules whose rows go to a hash set: rows of a block, and blocks.
-FEW_ROWS, FEW_BLOCKS = 32, 1 << 11
+FEW_ROWS, FEW_BLOCKS = 32, 1 << 10
 HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
 
 
@@ -74,18 +74,18 @@ class GrowingRows:
     end: int = 0
     space: KeySpace | None = None
     numbers: RowNumbers | None = None
+    dropped: int = 0  # rows that were not needed any more; their numbers are
     tries: list[GrowingTrie] = field(default_factory=list)
 
     @property
     def capacity(self) -> int:
         return len(self.columns[0])
 
-    @property
-    def width(self) -> int:
-        """The bytes of a row, with those of its indexes at most."""
-        own = sum(column.dtype.itemsize for column in self.columns)
-        numbers = 0 if self.space is None else RowNumbers.width
-        return own + numbers + sum(trie.width for trie in self.tries)
+    def bytes_for(self, capacity: int) -> int:
+        """The bytes of so many rows, with those of their indexes."""
+        own = capacity * sum(column.dtype.itemsize for column in self.columns)
+        numbers = 0 if self.space is None else 8 * slots_for(self.dropped + capacity)
+        return own + numbers + sum(trie.bytes_for(capacity) for trie in self.tries)
 
     def whole(self) -> Columns:
         """All rows; copies if that frees much."""
@@ -421,16 +421,22 @@ class DeviceRounds:
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
             if rows.space is not None:
                 ample = max(2 * rows.count, self._needed(number, 2 * rounds))
-            room = self._row_bytes() // rows.width
-            if room < needed:
+            room = self._row_bytes()
+            if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
-            self._move(number, first, max(needed, min(ample, room)))
-        self.limits.charge(HELD, sum(rows.width * rows.capacity for rows in self.relations))
+            while ample > needed and rows.bytes_for(ample) > room:
+                ample = (needed + ample) // 2
+            self._move(number, first, max(needed, ample))
+        self.limits.charge(HELD, self._held)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
+
+    @property
+    def _held(self) -> int:
+        return sum(rows.bytes_for(rows.capacity) for rows in self.relations)
 
     def _row_bytes(self) -> int:
         """The bytes that a relation's rows may take now."""
-        held = sum(rows.width * rows.capacity for rows in self.relations)
+        held = self._held
         charged = self.limits.account.held.get(HELD, 0)
         most = MOST_ROWS * (self.limits.spare() + charged)
         return int(min(most, self.driver.free_memory() * MOST_ROWS + held))
@@ -445,8 +451,9 @@ class DeviceRounds:
             columns.append(longer)
         rows.columns = tuple(columns)
         rows.count, rows.begin, rows.end = (at - first for at in (rows.count, rows.begin, rows.end))
+        rows.dropped += first
         if rows.numbers is not None:
-            rows.numbers.make_room(first + capacity)
+            rows.numbers.make_room(rows.dropped + capacity)
         for trie in rows.tries:
             trie.make(capacity)
         self._place(number)

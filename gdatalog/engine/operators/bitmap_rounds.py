@@ -240,6 +240,9 @@ class MarkedRounds(StratumRun):
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = self._space(rows) or KeySpace((), ())
+            elif name not in spaces and self._never(name, joins):
+                columns = len(self.inputs.schemas[name].columns)
+                spaces[name] = KeySpace((0,) * columns, (1,) * columns)
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
@@ -271,6 +274,12 @@ class MarkedRounds(StratumRun):
                 if not hashed:
                     self._mark(marks, space, table.blocks[0])
         return found
+
+    def _never(self, name: str, joins: Sequence[RuleJoin]) -> bool:
+        """Whether all joins that derive a relation read an empty one."""
+        own = [each.join.tries for each in joins if each.plan.relation == name]
+        read = [[ref.relation for ref in tries if not self.grows(ref.relation)] for tries in own]
+        return all(any(not self.inputs.relation(each).length for each in names) for names in read)
 
     def _space(self, rows: Columns) -> KeySpace | None:
         return KeySpace.within(self._bitmaps.spans(rows))
