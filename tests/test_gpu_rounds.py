@@ -41,7 +41,7 @@ MORE = {
     "several heads": """
         a(x, y) <- E(x, y). b(x, y) <- a(x, z), a(z, y). a(x, y) <- b(x, z), E(z, y).
         c(x, y) <- b(x, y), a(y, x), x < y. a(x, 3) <- c(x, _), E(3, x).""",
-    "three columns": """
+    "three columns, not linear": """
         t(x, y, x) <- E(x, y). t(x, z, w) <- t(x, y, w), E(y, z), !E(z, x).
         t(x, y, w) <- t(x, z, w), t(z, y, w).""",
     "all atoms grow": "p(x, y) <- E(x, y). p(x, w) <- p(x, y), p(y, z), p(z, w), p(x, z).",
@@ -58,6 +58,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         worth = (0, 1 << 60)[number // 5 % 2]
         shares = (0, -1)[number % 2]
         db.workspace.tune(tile_shares_after=shares, pool_rows=pool, kernels_worth=worth)
+        db.workspace.tune(device_from=-1, bitmap_rounds_from=0)
         db.workspace.force(
             split="never",
             dedup=("bitmap", "hash", "auto")[number // 2 % 3],

@@ -44,7 +44,8 @@ class RowNumbers:
 
     def add(self, numbers: Array) -> None:
         """Adds numbers for which there is room."""
-        self._launch("enter_keys", numbers)
+        if len(numbers):
+            self._launch("enter_keys", numbers)
 
     def make_room(self, capacity: int) -> None:
         if slots_for(capacity) > len(self.slots):
