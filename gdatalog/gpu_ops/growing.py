@@ -18,12 +18,14 @@ from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.storage.loop_tables import HashTrie
+from gdatalog.storage.trie import RowTest
 
 PHASES = 3
 THREADS = 256  # of a block
 LEAST_SLOTS = 1 << 10
 SLOTS_EACH, LIST_EACH = 2, 4  # slots, and places in lists, for each entry; at most
 MOST_ENTRIES = 1 << 28  # of a trie, whose positions have 32 bits
+OPERATORS = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SOURCE = '#include "growing.cuh"\n'
 
 
@@ -96,10 +98,20 @@ class GrowingLevel:
 
 class GrowingTrie(HashTrie):
     """A hash trie of a relation that grows on a device. `old`: it lacks the rows that the rules of
-    the round read as new. `spans`: how many values each of the relation's columns may have."""
+    the round read as new. `tests`: it has only rows that pass these. `spans`: how many values each
+    of the relation's columns may have."""
 
-    def __init__(self, columns: Sequence[int], spans: Sequence[int], old: bool, xp: Any) -> None:
-        self.columns, self.old, self.xp = tuple(columns), old, xp
+    def __init__(
+        self,
+        columns: Sequence[int],
+        tests: Sequence[RowTest],
+        spans: Sequence[int],
+        old: bool,
+        xp: Any,
+    ) -> None:
+        self.columns, self.tests, self.old, self.xp = tuple(columns), tests, old, xp
+        tested = [at for left, _, right in tests for at in (left, right)]
+        self.read = tuple(dict.fromkeys((*columns, *tested)))  # columns
         self.whole = len(columns) == len(spans)
         self.most = [prod(spans[at] for at in columns[: depth + 1]) for depth in range(len(columns))]
         self.levels: list[Any] = [
@@ -112,6 +124,11 @@ class GrowingTrie(HashTrie):
 
     def table(self, depth: int) -> Array:
         return self.levels[depth].keys
+
+    @property
+    def listed(self) -> list[int]:
+        """The levels with lists."""
+        return [depth for depth, level in enumerate(self.levels) if level.listed]
 
     def reads(self, depth: int, kind: str) -> None:
         """Loops read an array of a level."""
@@ -153,7 +170,7 @@ class Indexing:
         """The arguments of each phase."""
         arrays: list[Any] = []
         for trie, columns, place in zip(self.tries, rows, self.places, strict=True):
-            arrays += [place, trie.taken, *(columns[at] for at in trie.columns)]
+            arrays += [place, trie.taken, *(columns[at] for at in trie.read)]
             for level in trie.levels:
                 arrays += [level.keys, len(level.keys), level.spans, level.lengths, level.values]
                 arrays += [level.below, level.nodes, level.ranks, level.children]
@@ -169,8 +186,8 @@ def _printed(tries: Sequence[GrowingTrie], rows: Sequence[Columns]) -> str:
     parameters, bodies = ["ARRAY(i64) board", "i64 phase"], list[str]()
     for at, (trie, columns) in enumerate(zip(tries, rows, strict=True)):
         parameters += [f"i64 place{at}", f"ARRAY(i64) taken{at}"]
-        for depth, column in enumerate(trie.columns):
-            parameters.append(f"ARRAY(const {type_of(columns[column])}) rows{at}_{depth}")
+        for column in trie.read:
+            parameters.append(f"ARRAY(const {type_of(columns[column])}) rows{at}_{column}")
         for depth in range(len(trie.levels)):
             own = f"{at}_{depth}"
             parameters += [f"ARRAY(i64) keys{own}", f"i64 keys{own}_n"]
@@ -190,7 +207,8 @@ def _body(at: int, trie: GrowingTrie) -> list[str]:
     enters, moves, writes = list[str](), list[str](), list[str]()
     for depth, level in enumerate(trie.levels):
         own, below = f"{at}_{depth}", "false" if level.last else "true"
-        enters.append(f"const i64 value{depth} = rows{own}[from + i];")
+        value = f"rows{at}_{trie.columns[depth]}[from + i]"
+        enters.append(f"const i64 value{depth} = {value};")
         if level.keyed:
             pair = f"pair_of(node, value{depth})"
             enters.append(f"const i64 child{depth} = enter_key(keys{own}, keys{own}_n, {pair}, fresh);")
@@ -205,11 +223,15 @@ def _body(at: int, trie: GrowingTrie) -> list[str]:
                 f"move_lists<{below}>(count, {lists}, taken{at}, {depth}, values{own}, below{own});"
             )
             writes.append(
-                f"write_child<{below}>(i, rows{own}[from + i], {lists}, values{own}, below{own}, "
+                f"write_child<{below}>(i, {value}, {lists}, values{own}, below{own}, "
                 f"children{own});"
             )
         if not level.last:
             enters.append(f"node = child{depth};")
+    for left, op, right in trie.tests:
+        sides = f"rows{at}_{left}[from + i] {OPERATORS[op]} rows{at}_{right}[from + i]"
+        passed = " ".join(f"ranks{at}_{depth}[i] = -1;" for depth in trie.listed)
+        enters.insert(0, f"if (!({sides})) {{ {passed} continue; }}")
     loop = "for (i64 i = first; i < count; i += step)"
     return [
         "{",

@@ -125,7 +125,7 @@ def _grows_in_place(join: JoinPlan, ref: TrieRef) -> bool:
     """Whether an index that a join reads may be a hash trie that grows."""
     guards = (step for step in all_steps(join.steps) if isinstance(step, Guard))
     asked = any(join.tries[step.trie] == ref for step in guards)  # how many rows there are
-    return bool(ref.columns) and not (ref.tests or ref.weighted or ref.ranked or asked)
+    return bool(ref.columns) and not (ref.weighted or ref.ranked or asked)
 
 
 def starts_small(draft: StratumDraft) -> bool:

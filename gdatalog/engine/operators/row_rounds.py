@@ -231,7 +231,8 @@ class RowRounds:
             from gdatalog.gpu_ops.growing import GrowingTrie
 
             table, old = self.marked[ref.relation], ref.version == "old"
-            made = GrowingTrie(ref.columns, table.space.spans, old, self.of.ops.xp)
+            xp, spans = self.of.ops.xp, table.space.spans
+            made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
             self.indexes[ref] = made
             self._rows(ref.relation).tries.append(made)
         found: Any = self.indexes[ref]
