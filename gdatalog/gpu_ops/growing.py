@@ -113,7 +113,9 @@ class GrowingTrie(HashTrie):
         tested = [at for left, _, right in tests for at in (left, right)]
         self.read = tuple(dict.fromkeys((*columns, *tested)))  # columns
         self.whole = len(columns) == len(spans)
-        self.most = [prod(spans[at] for at in columns[: depth + 1]) for depth in range(len(columns))]
+        self.most = [
+            prod(spans[at] for at in columns[: depth + 1]) for depth in range(len(columns))
+        ]
         self.levels: list[Any] = [
             GrowingLevel(depth + 1 == len(columns), xp) for depth in range(len(columns))
         ]
@@ -211,7 +213,9 @@ def _body(at: int, trie: GrowingTrie) -> list[str]:
         enters.append(f"const i64 value{depth} = {value};")
         if level.keyed:
             pair = f"pair_of(node, value{depth})"
-            enters.append(f"const i64 child{depth} = enter_key(keys{own}, keys{own}_n, {pair}, fresh);")
+            enters.append(
+                f"const i64 child{depth} = enter_key(keys{own}, keys{own}_n, {pair}, fresh);"
+            )
         else:
             enters.append("fresh = true;")
         if level.listed:

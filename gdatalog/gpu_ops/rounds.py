@@ -63,7 +63,7 @@ class GrowingRows:
     `columns` have room for more than the `count` rows. Rows from `begin` to `end` are the new ones
     that rules read (at first, those that no rule has found), later ones the round has found.
     `most`: how many are possible. `passing`: rows before the new ones are not needed. `space`: if a
-    hash set of their `numbers` tells which rows are new. `tries`: indexes of rows of earlier rounds.
+    hash set of their `numbers` tells which rows are new. `tries`: its indexes of earlier rows.
     """
 
     columns: Columns
@@ -159,7 +159,11 @@ class _RoundLaunch(Launch):
         """The host makes room for as many rows as fit into pools, so that these grow with need
         where each row takes more room."""
         rows, blocks = super()._pool()
-        return (min(rows, FEW_ROWS), min(blocks, FEW_BLOCKS)) if "known" in self.given else (rows, blocks)
+        return (
+            (min(rows, FEW_ROWS), min(blocks, FEW_BLOCKS))
+            if "known" in self.given
+            else (rows, blocks)
+        )
 
     def grow(self) -> None:
         """Enlarges the pool after it was full."""
@@ -329,7 +333,7 @@ class DeviceRounds:
         self._queue_end()
 
     def _queue_end(self) -> None:
-        """Queues the end of a round: what its rules have found are the new rows, also in indexes."""
+        """Queues the end of a round: the rows that its rules have found are the new ones."""
         self.next.launch(1, THREADS, self._ended)
         self._index()
 

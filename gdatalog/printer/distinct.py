@@ -13,7 +13,8 @@ overlap. The function can end at any row, and the emitted rows remain valid: it 
 before it marks a row. The next call starts from the unit of the first queued row; rows that it
 meets again are marked.
 
-A GPU's hash set is `known`. Its tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
+A GPU's hash set is `known`. Its tiles can also mark rows in the bitmap without emitting them. The
+new rows are then read off the bitmap.
 """
 
 from __future__ import annotations

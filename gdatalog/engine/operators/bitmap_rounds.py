@@ -2,13 +2,13 @@
 
 The kernels of all rules test and set bits, or add to the set, while they run
 (`printer/distinct.py`). They output only new rows, so that nothing is sorted, and a round of few
-rows costs little more than its launches (`row_rounds.py`). Rules that read growing relations besides
-the delta look rows up in hash tries, which grow with the rounds. Semi-naive rounds run what turns
-out not to fit.
+rows costs little more than its launches (`row_rounds.py`). Rules that read growing relations
+besides the delta look rows up in hash tries, which grow with the rounds. Semi-naive rounds run what
+turns out not to fit.
 
-When memory is short, kernels of rules that read only the delta just set bits. A copy of the bitmap from the begin of the round then
-says which rows are new, and the next round reads these piece by piece. The host makes the rows of
-the last bitmap.
+When memory is short, kernels of rules that read only the delta just set bits. A copy of the bitmap
+from the begin of the round then says which rows are new, and the next round reads these piece by
+piece. The host makes the rows of the last bitmap.
 """
 
 from __future__ import annotations
@@ -261,7 +261,9 @@ class MarkedRounds(StratumRun):
                 xp.dtype("int32" if low >= INT32_MIN and low + span - 1 <= INT32_MAX else "int64")
                 for low, span in zip(space.least, space.spans, strict=True)
             ]
-            if any(dtypes[at] != "int32" for ref in refs if ref.relation == name for at in ref.columns):
+            if any(
+                dtypes[at] != "int32" for ref in refs if ref.relation == name for at in ref.columns
+            ):
                 return None  # hash tries have 32 bits
             words = 0 if hashed else (space.size >> 6) + 1
             limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
