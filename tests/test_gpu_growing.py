@@ -14,7 +14,7 @@ import pytest
 import gdatalog
 from gdatalog.gpu_ops import launch, rounds
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, slots_for
+from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, groups_of, slots_for
 from tests.cuda_host import HostDriver, needs_compiler
 
 pytestmark = [
@@ -80,6 +80,14 @@ def test_rows_are_indexed_as_they_come(columns: tuple[int, ...], tests: Any, see
         assert {path: sorted(values) for path, values in found.items() if values} == {
             path: sorted(values) for path, values in expected.items()
         }
+
+
+def test_tries_are_indexed_in_groups_whose_arguments_fit() -> None:
+    xp = HostDriver().xp
+    tries = [GrowingTrie((1, 0), (), (9, 9), False, xp) for _ in range(50)]
+    groups = groups_of(tries)
+    assert [len(group) for group in groups] == [22, 22, 6]
+    assert sum(groups, []) == [*range(50)]
 
 
 def test_row_numbers_move_to_more_slots() -> None:

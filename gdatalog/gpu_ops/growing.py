@@ -26,7 +26,9 @@ LEAST_SLOTS = 1 << 10
 SLOTS_EACH, LIST_EACH = 2, 4  # slots, and places in lists, for each entry; at most
 MOST_ENTRIES = 1 << 28  # of a trie, whose positions have 32 bits
 OPERATORS = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_SOURCE = '#include "growing.cuh"\n'
+_SOURCE, _SETS = '#include "growing.cuh"\n', '#include "key_sets.cuh"\n'
+# The most arguments of a kernel, whose words take 4 KiB.
+MOST_ARGUMENTS = 500
 
 
 def slots_for(count: int) -> int:
@@ -55,7 +57,7 @@ class RowNumbers:
             self._launch("move_keys", known)
 
     def _launch(self, name: str, keys: Array) -> None:
-        kernel = self.kernels.kernel(_SOURCE, name)
+        kernel = self.kernels.kernel(_SETS, name)
         blocks = min(kernel.resident(THREADS), -(-len(keys) // THREADS))
         kernel.launch(blocks, THREADS, [keys, len(keys), self.slots, len(self.slots)])
 
@@ -154,6 +156,18 @@ class GrowingTrie(HashTrie):
         for level, most in zip(self.levels, self.most, strict=True):
             nodes = level.make(nodes, min(capacity, most), capacity)
         self.taken = self.xp.zeros(len(self.levels), dtype=np.int64)
+
+
+def groups_of(tries: Sequence[GrowingTrie]) -> list[list[int]]:
+    """The numbers of tries that one kernel can add rows to."""
+    groups, room = list[list[int]](), 0
+    for number, trie in enumerate(tries):
+        size = 2 + len(trie.read) + 9 * len(trie.levels)
+        if size > room:
+            groups, room = [*groups, []], MOST_ARGUMENTS - 2
+        groups[-1].append(number)
+        room -= size
+    return groups
 
 
 class Indexing:

@@ -19,7 +19,7 @@ from gdatalog.calls import SHARED, GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
-from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, slots_for
+from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, groups_of, slots_for
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.launch import WHOLE, Launch
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -231,11 +231,17 @@ class DeviceRounds:
         self.indexes, self.first_index = owners, self.words
         places = range(self.words, self.words + INDEX_WORDS * len(owners), INDEX_WORDS)
         self.words += INDEX_WORDS * len(owners)
-        self.indexing: Indexing | None = None
-        if owners:
-            columns = [self.relations[of].columns for _, of in owners]
-            self.indexing = Indexing(self.kernels, [trie for trie, _ in owners], columns, places)
+        self.groups = groups_of([trie for trie, _ in owners])
+        self.indexing = []
+        for group in self.groups:
+            tries, columns = [owners[at][0] for at in group], self._columns_of(group)
+            at = [places[number] for number in group]
+            self.indexing.append(Indexing(self.kernels, tries, columns, at))
         self._indexed: Any = None  # the arguments of its launches
+
+    def _columns_of(self, group: Sequence[int]) -> list[Columns]:
+        """The columns of some indexes' relations."""
+        return [self.relations[self.indexes[number][1]].columns for number in group]
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
@@ -338,12 +344,13 @@ class DeviceRounds:
         self._index()
 
     def _index(self) -> None:
-        if self.indexing is None:
-            return
         if self._indexed is None:
-            columns = [self.relations[of].columns for _, of in self.indexes]
-            self._indexed = self.indexing.packed(self.board, columns)
-        self.indexing.launch(self._indexed)
+            both = zip(self.indexing, self.groups, strict=True)
+            self._indexed = [
+                (each, each.packed(self.board, self._columns_of(group))) for each, group in both
+            ]
+        for each, packed in self._indexed:
+            each.launch(packed)
 
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
@@ -424,7 +431,7 @@ class DeviceRounds:
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
             if rows.space is not None:
-                ample = max(2 * rows.count, self._needed(number, 2 * rounds))
+                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
             room = self._row_bytes()
             if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")

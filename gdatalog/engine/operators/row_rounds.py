@@ -160,10 +160,12 @@ class RowRounds:
             texts = [(one.nest.plain, one.of.plan.relation) for one in followers]
             if self.context.waits_for(texts):
                 return False
+            lasting = self.context.metrics.lasting
+            for text in () if lasting or len(texts) == 1 else texts:
+                device.loops_soon(*text)  # several threads compile
             for follower in followers:
                 self._add(follower, rounds)
             rounds.prepare()
-            lasting = self.context.metrics.lasting
             if lasting:
                 self._run(rounds, followers, range(self.count, len(followers)))
                 rounds.end_round()
