@@ -87,19 +87,24 @@ def test_tries_are_indexed_in_groups_whose_arguments_fit() -> None:
     tries = [GrowingTrie((1, 0), (), (9, 9), False, xp) for _ in range(50)]
     groups = groups_of(tries)
     assert [len(group) for group in groups] == [22, 22, 6]
-    assert sum(groups, []) == [*range(50)]
+    assert [number for group in groups for number in group] == [*range(50)]
 
 
-def test_row_numbers_move_to_more_slots() -> None:
-    gpu = Gpu(HostDriver())
-    numbers = RowNumbers(gpu.ops.kernels, 0)
-    numbers.add(gpu.driver.xp.arange(0))
-    numbers.add(gpu.driver.xp.arange(500) * 7)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_row_numbers_move_to_more_slots(parts: int) -> None:
+    gpu = Gpu(HostDriver(races=True))
+    numbers = RowNumbers(gpu.ops.kernels, parts, 0)
+    some, more = gpu.driver.xp.arange(500) * 7, gpu.driver.xp.arange(5_000)
+    numbers.add([some[:0], some[:0]][:parts])
+    numbers.add([some % 16, some // 16][:parts])
     numbers.make_room(5_000)
-    numbers.add(gpu.driver.xp.arange(5_000))
-    found = sorted((numbers.slots[numbers.slots != 0] - 1).tolist())
-    assert len(numbers.slots) == slots_for(5_000) == 16_384
-    assert found == list(range(5_000))
+    numbers.add([more % 16, more // 16][:parts])
+    found = numbers.slots[numbers.slots != 0] - 1
+    assert len(numbers.slots) == parts * slots_for(5_000) == parts * 16_384
+    if parts == 1:
+        assert sorted(found.tolist()) == list(range(16))
+    else:
+        assert sorted((found[::2] + 16 * found[1::2]).tolist()) == list(range(5_000))
 
 
 PATHS = """
@@ -197,3 +202,22 @@ def test_rows_beyond_the_expected_ones_leave_the_device() -> None:
     with asked(HostDriver()) as db:
         db["N"] = [(3,)]
         assert set(db.query(text + " ?- d(x, y, z).").fetchall()) == expected
+
+
+def test_rows_of_more_than_62_bits() -> None:
+    """Their set has two numbers for each row."""
+    drawn = random.Random(0)
+    edges = [(drawn.randrange(9), drawn.randrange(9), drawn.randrange(1 << 30)) for _ in range(40)]
+    edges += [(x, y, z ^ 1) for x, y, z in edges[:20]]
+    text = "w(x, y, z, z) <- F(x, y, z). w(x, z, k, l) <- w(x, y, k, _), w(y, z, _, l), k < l."
+    with gdatalog.connect(device="cpu") as db:
+        db["F"] = edges
+        expected = set(db.query(text + " ?- w(x, y, k, l).").fetchall())
+    made: list[int] = []
+    real = RowNumbers.__init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowNumbers, "__init__", lambda *given: made.append(given[2]) or real(*given))
+        with asked(HostDriver()) as db:
+            db["F"] = edges
+            assert set(db.query(text + " ?- w(x, y, k, l).").fetchall()) == expected
+    assert made == [2]

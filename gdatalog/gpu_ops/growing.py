@@ -37,29 +37,32 @@ def slots_for(count: int) -> int:
 
 
 class RowNumbers:
-    """A set of row numbers, which kernels add to. It has room for `capacity` of them."""
+    """A set of row numbers, which kernels add to, with room for `capacity` of them. `parts`: how
+    many numbers a row has, one or two."""
 
-    def __init__(self, kernels: Kernels, capacity: int) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: Kernels, parts: int, capacity: int) -> None:
+        self.kernels, self.parts = kernels, parts
         self.slots = self._empty(capacity)
 
     def _empty(self, capacity: int) -> Array:
-        return self.kernels.driver.xp.zeros(slots_for(capacity), dtype=np.int64)
+        size = self.parts * slots_for(capacity)
+        return self.kernels.driver.xp.zeros(size, dtype=np.int64)
 
-    def add(self, numbers: Array) -> None:
-        """Adds numbers for which there is room."""
-        if len(numbers):
-            self._launch("enter_keys", numbers)
+    def add(self, numbers: Sequence[Array]) -> None:
+        """Adds numbers for which there is room; `numbers` has an array for each part."""
+        if len(numbers[0]):
+            self._launch(("enter_keys", "enter_pairs")[self.parts - 1], numbers)
 
     def make_room(self, capacity: int) -> None:
-        if slots_for(capacity) > len(self.slots):
+        if self.parts * slots_for(capacity) > len(self.slots):
             known, self.slots = self.slots, self._empty(capacity)
-            self._launch("move_keys", known)
+            self._launch(("move_keys", "move_pairs")[self.parts - 1], [known])
 
-    def _launch(self, name: str, keys: Array) -> None:
-        kernel = self.kernels.kernel(_SETS, name)
-        blocks = min(kernel.resident(THREADS), -(-len(keys) // THREADS))
-        kernel.launch(blocks, THREADS, [keys, len(keys), self.slots, len(self.slots)])
+    def _launch(self, name: str, given: Sequence[Array]) -> None:
+        kernel, count = self.kernels.kernel(_SETS, name), len(given[0])
+        blocks = min(kernel.resident(THREADS), -(-count // THREADS))
+        arguments = [given[0], count, *given[1:], self.slots, len(self.slots)]
+        kernel.launch(blocks, THREADS, arguments)
 
 
 class GrowingLevel:

@@ -11,7 +11,7 @@ get the new rows behind each round (`growing.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -83,8 +83,9 @@ class GrowingRows:
 
     def bytes_for(self, capacity: int) -> int:
         """The bytes of so many rows, with those of their indexes."""
-        own = capacity * sum(column.dtype.itemsize for column in self.columns)
-        numbers = 0 if self.space is None else 8 * slots_for(self.dropped + capacity)
+        own: int = capacity * sum(column.dtype.itemsize for column in self.columns)
+        parts = 0 if self.space is None else len(self.space.parts)
+        numbers = 8 * parts * slots_for(self.dropped + capacity)
         return own + numbers + sum(trie.bytes_for(capacity) for trie in self.tries)
 
     def whole(self) -> Columns:
@@ -105,7 +106,7 @@ class _RoundLaunch(Launch):
             (argument.name, argument.kind, trie, argument.levels[0].depth)
             for argument in run.printed.arguments
             if argument.levels
-            for trie in [run.tries[run.printed.which[argument.levels[0].trie]]]
+            for trie in [cast(Any, run.tries[run.printed.which[argument.levels[0].trie]])]
             if isinstance(trie, GrowingTrie)
         ]
         for _, kind, trie, depth in self.grown:
@@ -213,9 +214,13 @@ class DeviceRounds:
         self._lay_indexes()
         for rows in self.relations:
             if rows.space is not None:
-                rows.numbers = RowNumbers(self.kernels, rows.count)
-                known = tuple(column[: rows.count] for column in rows.columns)
-                rows.numbers.add(rows.space.numbers(known, self.xp))
+                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
+                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
+                numbers = []
+                for part in parts:
+                    own, known = known[: len(part.spans)], known[len(part.spans) :]
+                    numbers.append(part.numbers(own, self.xp))
+                rows.numbers.add(numbers)
             for trie in rows.tries:
                 trie.make(rows.capacity)
         for launch in self.launches:

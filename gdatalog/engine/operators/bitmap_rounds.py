@@ -55,6 +55,7 @@ from gdatalog.storage.table import Array
 # Rows of a bitmap processed at once: their share of the free memory; the least.
 PIECE, LEAST = 0.75, 1 << 10
 MARKED_BYTES = 64  # for each row that is marked at once
+PARTS = 2  # of a row's columns, with a number each, in a hash set
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ class MarkedRounds(StratumRun):
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
         known = {n: self._space(rows) if count else None for n, (rows, count) in first.items()}
-        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
+        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope, PARTS)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = self._space(rows) or KeySpace((), ())
@@ -284,7 +285,7 @@ class MarkedRounds(StratumRun):
         return all(any(not self.inputs.relation(each).length for each in names) for names in read)
 
     def _space(self, rows: Columns) -> KeySpace | None:
-        return KeySpace.within(self._bitmaps.spans(rows))
+        return KeySpace.within(self._bitmaps.spans(rows), PARTS)
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns, sign: int = 1) -> None:
         """Sets the bits of distinct rows, none of which is set, or clears those that are. The sum
