@@ -177,7 +177,7 @@ ORDER = {
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        launch walk growing rounds intersection_sources intersection lanes sums paged_tries device
         helper group
     """,
     "notebook": """
@@ -216,7 +216,7 @@ ORDER = {
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves
-        lists distinct turns measure recoded_lists lookups recode reuse cached_intersections
+        distinct_groups lists distinct turns measure recoded_lists lookups recode reuse cached_intersections
         level_loop levels tallies branches module lattice worklist worklist_tile
     """,
     "report": """

@@ -1,4 +1,4 @@
-"""Leaves that emit each new row of a relation once, or the distinct rows of each group.
+"""A leaf that emits each new row of a relation once.
 
 The possible rows of the relation are numbered. `marks` has one bit for each possible
 row; or `slots` is a hash set of row numbers. All threads share it. The thread that sets the bit, or
@@ -13,24 +13,15 @@ overlap. The function can end at any row, and the emitted rows remain valid: it 
 before it marks a row. The next call starts from the unit of the first queued row; rows that it
 meets again are marked.
 
-A GPU's tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
-
-Groups (`plan/nest.py`): the variables that vary in a group are packed into one number, the row's
-key. If keys are short, they set bits of a bitmap. At the end of the group the bitmap is read in
-order and cleared, so that the rows are sorted. If keys are long, a hash set emits each row when it
-is first seen. Where a variable is dead, another bitmap drops rows of the group that are equal in
-the live variables.
+A GPU's hash set is `known`. Its tiles can also mark rows in the bitmap without emitting them. The
+new rows are then read off the bitmap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.codegen.helpers.group_sets import LEAST_SHIFT, LEAST_SLOTS
-from gdatalog.plan.grouped_rows import groups_of, level_of
-from gdatalog.plan.join_plan import Compact, Expr, Generate, Join, JoinPlan
-from gdatalog.printer.arguments import LevelArgument
-from gdatalog.printer.expressions import Unprintable
+from gdatalog.plan.join_plan import Expr
 from gdatalog.printer.leaves import RowLeaf, write_row
 from gdatalog.printer.nest import NestPrinter, Point
 
@@ -41,19 +32,24 @@ TRIED, MET = 7, 8  # entries of `state`: rows tried; the row outside
 
 class NewRows(RowLeaf):
     """Emits rows that were not marked before. `hashed`: a hash set replaces the marks. `unwritten`:
-    rows are only marked."""
+    rows are only marked. `parts`: a device's hash set does, and has a number for so many columns
+    each."""
 
     def __init__(
-        self, outputs: Sequence[Expr], hashed: bool = False, unwritten: bool = False
+        self,
+        outputs: Sequence[Expr],
+        hashed: bool = False,
+        unwritten: bool = False,
+        parts: tuple[int, ...] = (),
     ) -> None:
         super().__init__(outputs, False)
         self.hashed = hashed
         self.unwritten = unwritten
+        self.parts = parts
 
     def start(self, nest: NestPrinter) -> None:
-        if nest.tile and self.hashed:
-            raise Unprintable("hash sets of rows are not printed for tiles")
         assert nest.tile or not self.unwritten
+        assert not (nest.tile and self.hashed)
         space = nest.arguments.plain("given", "space")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -126,13 +122,15 @@ class NewRows(RowLeaf):
         outside = " or ".join(
             f"{place} < 0 or {place} >= many{at}" for at, place in enumerate(places)
         )
-        code = places[0]
-        for at, place in enumerate(places[1:], 1):
-            code = f"({code} * many{at} + {place})"
         if nest.tile:
+            codes, begin = list[str](), 0
+            for count in self.parts or (len(places),):
+                codes.append(number_of(places, range(begin, begin + count)))
+                begin += count
             with nest.unless(outside, OUTSIDE):
-                self._give(nest, code, keys)
+                self._give(nest, codes, keys)
             return
+        code = number_of(places, range(len(places)))
         with text.block(f"if {outside}"):
             for at, key in enumerate(keys):
                 text.line(f"state[{MET + at}] = {key}")
@@ -155,145 +153,21 @@ class NewRows(RowLeaf):
         with text.block(f"if waiting == {WAITING}"):
             self.settle(nest)
 
-    def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
+    def _give(self, nest: NestPrinter, codes: Sequence[str], keys: Sequence[str]) -> None:
         """Emits a row of a lane. The tile's lanes allocate room for their rows together, when they
         converge (kernels/walk.cuh)."""
-        marks = nest.arguments.plain("result", "marks")
+        marks = nest.arguments.plain("result", "known" if self.parts else "marks")
         if self.unwritten:
-            nest.text.line(f"mark({marks}, {code})")
+            nest.text.line(f"mark({marks}, {codes[0]})")
             return
         for at, output in enumerate(self.outputs):
             nest.arguments.plain("output", f"out{at}", self._width(nest, output))
-        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
+        nest.text.line(f"emit_fresh({marks}, {', '.join((*codes, *keys))})")
 
 
-LACKS_SLOTS = 10  # status: the hash set is full
-
-
-class GroupedRows(RowLeaf):
-    """Deduplicates rows group by group, with a hash set (`hashed`) or a bitmap. `compacts`: the
-    live variables of each Compact step, by its number; a bitmap drops duplicates there."""
-
-    by_lanes = False
-
-    def __init__(self, join: JoinPlan, hashed: bool, compacts: dict[int, tuple[str, ...]]) -> None:
-        super().__init__(join.outputs, False)
-        groups = groups_of(join)
-        assert groups is not None
-        self.groups = groups
-        self.hashed = hashed
-        self.compacts = compacts
-        self.opened = False
-
-    def start(self, nest: NestPrinter) -> None:
-        self._shifts(nest, "", self.groups.keys)
-        for number, names in self.compacts.items():
-            self._shifts(nest, f"{number}_", names)
-
-    def _shifts(self, nest: NestPrinter, which: str, names: Sequence[str]) -> None:
-        """Prints the shift of each variable in a key."""
-        shift = "0"
-        for at in range(len(names) - 1, -1, -1):
-            nest.text.line(f"shift_{which}{at} = {shift}")
-            bits = nest.arguments.scalar("bits", self._level(nest, names[at]))
-            shift = f"shift_{which}{at} + {bits}"
-
-    def _level(self, nest: NestPrinter, variable: str) -> LevelArgument:
-        return nest.level(nest.paths.node(level_of(nest.join, variable)))
-
-    def _key(self, here: Point, which: str, names: Sequence[str]) -> str:
-        nest = here.nest
-        parts = []
-        for at, name in enumerate(names):
-            base = nest.arguments.scalar("base", self._level(nest, name))
-            part = f"({here.names[name]} - {base})"
-            parts.append(part if at == len(names) - 1 else f"({part} << shift_{which}{at})")
-        return f"({' | '.join(parts)})"
-
-    def _bitmap(self, nest: NestPrinter, which: str, names: Sequence[str]) -> tuple[str, str]:
-        levels = tuple(self._level(nest, name) for name in names)
-        words = nest.arguments.scratch(f"words{which}", "bitmap", levels)
-        return words, nest.arguments.scratch(f"filled{which}", "filled", levels)
-
-    def whole_turns(self, here: Point) -> bool:
-        loops = (step for step in here.later if isinstance(step, (Join, Generate)))
-        following = next(loops, None)
-        return following is None or following.variable not in self.groups.by
-
-    # ------------------------------------------------------------------------------ a group
-
-    def begins(self, here: Point) -> bool:
-        nest, text = here.nest, here.text
-        if self.opened or here.at != self.groups.first:
-            return False
-        self.opened = True
-        if self.hashed:
-            slots = nest.arguments.scratch("slots", "slots", ())
-            text.line(nest.call("empty_slots", slots, str(LEAST_SLOTS)))
-            text.line(f"shift, taken_ = {LEAST_SHIFT}, 0")
-        here.inner().run_once()
-        for number, names in self.compacts.items():
-            text.line(nest.call("empty_bits", *self._bitmap(nest, f"_{number}", names)))
-        if not self.hashed:
-            self._read(here)
-        return True
-
-    def passes(self, here: Point) -> None:
-        nest, step = here.nest, here.steps[here.at]
-        if not isinstance(step, Compact):
-            return
-        number = next((at for at, own in enumerate(nest.join.steps) if own is step), -1)
-        names = self.compacts.get(number)
-        if names is not None and self.opened:
-            bitmap = self._bitmap(nest, f"_{number}", names)
-            key = self._key(here, f"{number}_", names)
-            with nest.text.block(f"if not {nest.call('add_new_bit', *bitmap, key)}"):
-                nest.text.line("continue")
-
-    def emit(self, here: Point) -> None:
-        nest, text, names = here.nest, here.text, self.groups.keys
-        key = self._key(here, "", names)
-        if not self.hashed:
-            text.line(nest.call("add_bit", *self._bitmap(nest, "", names), key))
-            return
-        slots = nest.arguments.scratch("slots", "slots", ())
-        taken = nest.arguments.scratch("taken", "slots", ())
-        code = text.name("k")
-        text.line(f"{code} = {key}")
-        with text.block(f"if {nest.call('add_own', slots, 'shift', code)}"):
-            super().emit(here)
-            text.line(nest.call("put", taken, "taken_", code))
-            text.line("taken_ += 1")
-            with text.block("if 2 * taken_ > 1 << (64 - shift)"):
-                text.line(f"shift = {nest.call('widen_slots', slots, taken, 'taken_', 'shift')}")
-                with text.block("if shift == 0"):
-                    text.line(f"return {LACKS_SLOTS}")
-
-    def _read(self, here: Point) -> None:
-        """Prints the loop that emits a group's rows from its bitmap, in order, and clears it."""
-        nest, text, names = here.nest, here.text, self.groups.keys
-        words, filled = self._bitmap(nest, "", names)
-        block, left, at, word, key = map(text.name, ("f", "left", "w", "word", "k"))
-        one = "np.uint64(1)"
-        with text.block(f"for {block} in range(len({filled}))"):
-            text.line(f"{left} = {nest.call('at', filled, block)}")
-            with text.block(f"while {left} != np.uint64(0)"):
-                zeros = nest.call("trailing_zeros", left)
-                text.line(f"{at} = ({block} << 6) + np.int64({zeros})")
-                text.line(f"{left} &= {left} - {one}")
-                text.line(f"{word} = {nest.call('at', words, at)}")
-                with text.block(f"while {word} != np.uint64(0)"):
-                    zeros = nest.call("trailing_zeros", word)
-                    text.line(f"{key} = ({at} << 6) + np.int64({zeros})")
-                    text.line(f"{word} &= {word} - {one}")
-                    inner = here.inner()
-                    for place, name in enumerate(names):
-                        base = nest.arguments.scalar("base", self._level(nest, name))
-                        bits = nest.arguments.scalar("bits", self._level(nest, name))
-                        value = f"({key} >> shift_{place})" if place < len(names) - 1 else key
-                        if place:
-                            value = f"({value} & ((1 << {bits}) - 1))"
-                        inner.bind(name, f"{value} + {base}")
-                    super().emit(inner)
-                text.line(nest.call("put", words, at, "np.uint64(0)"))
-            text.line(nest.call("put", filled, block, "np.uint64(0)"))
+def number_of(places: Sequence[str], columns: range) -> str:
+    """The number of a row by its values in some columns."""
+    code = places[columns[0]]
+    for at in columns[1:]:
+        code = f"({code} * many{at} + {places[at]})"
+    return code
