@@ -216,8 +216,9 @@ ORDER = {
     """,
     "printer": """
         __init__ filled_tables layouts arguments expressions nest_state nest bitsets leaves
-        distinct_groups lists distinct turns measure recoded_lists lookups recode reuse cached_intersections
-        level_loop levels tallies branches module lattice worklist worklist_tile
+        distinct_groups lists distinct turns measure recoded_lists lookups recode reuse
+        cached_intersections level_loop levels tallies branches module lattice worklist
+        worklist_tile
     """,
     "report": """
         tree passes numbers folded round_table rules mermaid text shown indexes plan_nodes
