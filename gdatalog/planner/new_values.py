@@ -127,10 +127,9 @@ def _is(side: s.Expr, name: str) -> bool:
     return isinstance(side, s.Var) and side.name == name
 
 
-def _outer(*sides: s.Expr) -> set[str]:
+def _outer(*sides: s.Expr) -> frozenset[str]:
     """The variables of expressions that aggregates do not bind themselves."""
-    found = {name for side in sides for name in w.variables(side)}
-    return found.difference(*(part.locals for part in w.all_of(s.Aggregate, *sides)))
+    return w.names_in(sides).difference(*(part.locals for part in w.all_of(s.Aggregate, *sides)))
 
 
 def _flows(

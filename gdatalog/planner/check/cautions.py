@@ -8,7 +8,7 @@ from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.directive_words import QUALIFIERS
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.walk import connected, variables, walk
+from gdatalog.planner.check.walk import connected, names_in, variables, walk
 from gdatalog.planner.check.wording import did_you_mean, show
 from gdatalog.records import replace
 
@@ -77,7 +77,7 @@ def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:
         if isinstance(part, s.Var) and once.setdefault(part.name, part) is not part:
             again.add(part.name)
     once = {name: var for name, var in once.items() if name not in again and name[0] != "_"}
-    in_heads = {name for head in heads for name in variables(head)} if once else ()
+    in_heads = names_in(heads) if once else ()
     for name, var in once.items():
         if name not in in_heads:
             yield var

@@ -235,7 +235,7 @@ class RuleExpansion:
         """Whether the aggregates of the head stay the same after expansion."""
         if not self.aggregated:
             return True
-        if len(definitions) > 1 or _branches(definitions[0].body):
+        if len(definitions) > 1 or w.branching(definitions[0].body) is not None:
             return False
         return not self.counting or _adds_no_variable(definitions[0])
 
@@ -293,17 +293,6 @@ def _adds_no_variable(definition: CheckedRule) -> bool:
     if not all(isinstance(arg, s.Var) for arg in head.args) or body is None:
         return False
     return w.variables(head).keys() >= set(_binding(body))
-
-
-def _branches(body: s.Literal | None) -> bool:
-    """Whether there is a `;` outside negations and aggregates."""
-    match body:
-        case s.Or():
-            return True
-        case s.And():
-            return any(map(_branches, body.items))
-        case _:
-            return False
 
 
 def _binding(node: w.Node) -> Iterator[str]:

@@ -32,6 +32,7 @@ CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
 _NAMED = tuple([name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier()])
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
+_PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
@@ -194,6 +195,8 @@ class NameResolution:
         if broken or atom.name in self.catalog.relations:
             if not broken:
                 self._arity(atom)
+            if _PLAIN.issuperset(map(type, atom.args)):
+                return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
             if len(atom.args) < 2:

@@ -107,9 +107,12 @@ class Unifier:
         if one == other:
             return True
         if mine & (mine - 1) == 0:
-            return common == its or self.narrow(other, common, why_other)
+            if common != its:
+                self.masks[other], self.reasons[other] = common, why_other
+            return True
         if its & (its - 1) == 0:
-            return common == mine or self.narrow(one, common, why_one)
+            self.masks[one], self.reasons[one] = common, why_one
+            return True
         self.parents[other] = one
         if self.masks[one] != common or self.reasons[one] is None:
             self.reasons[one] = self.reasons[other] or self.reasons[one]

@@ -137,12 +137,28 @@ def variables(node: Node | None, *closed: type[Node]) -> dict[str, s.Var]:
     return found
 
 
+def names_in(nodes: Iterable[Node | None]) -> frozenset[str]:
+    """The names of all variables that occur."""
+    return frozenset([name for node in nodes for name in variables(node)])
+
+
 def count_variables(nodes: Iterable[Node | None]) -> Counter[str]:
     """The number of occurrences of each variable."""
     found: Counter[str] = Counter()
     for var in all_of(s.Var, *nodes):
         found[var.name] += 1
     return found
+
+
+def branching(literal: s.Literal | None) -> s.Or | None:
+    """The first `;` outside negations and aggregates."""
+    match literal:
+        case s.Or():
+            return literal
+        case s.And(items):
+            return next((found for item in items if (found := branching(item))), None)
+        case _:
+            return None
 
 
 def contains_head_aggregate(node: Node) -> bool:

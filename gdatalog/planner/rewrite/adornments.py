@@ -27,7 +27,6 @@ from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import bound_by, neighbours
-from gdatalog.planner.check.walk import connected, variables
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
@@ -104,8 +103,7 @@ def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
 
 def relevant(body: Sequence[s.Literal], args: Sequence[s.Expr]) -> tuple[s.Literal, ...]:
     """The literals connected to some arguments, directly or through other literals."""
-    names = {name for arg in args for name in variables(arg)}
-    group, *_ = connected([names, *(variables(literal).keys() for literal in body)])
+    group, *_ = w.connected([w.names_in(args), *(w.variables(literal).keys() for literal in body)])
     return tuple([body[number - 1] for number in group if number])
 
 

@@ -26,7 +26,7 @@ from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.walk import alternatives_of
+from gdatalog.planner.rewrite.passing import branches
 from gdatalog.planner.rewrite.rounds_cost import PARTNERS, Collapse, FixpointRelation, names_of
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field, replace
@@ -159,8 +159,8 @@ class Cutting:
     ) -> None:
         self.literals = literals
         self.recursive = recursive
-        self.names = {id(each): names_in([each]) for each in literals}
-        self.head = names_in(rule.head.args)
+        self.names = {id(each): w.names_in([each]) for each in literals}
+        self.head = w.names_in(rule.head.args)
         self.order = _in_order(rule)
         # The tests that may be evaluated early, with the variables that they share with others.
         self.tests: dict[int, frozenset[str]] = {}
@@ -201,10 +201,6 @@ def plain(literal: s.Literal) -> bool:
 
 def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:
     return [literal for literal in literals if isinstance(literal, s.Atom)]
-
-
-def names_in(nodes: Iterable[w.Node]) -> frozenset[str]:
-    return frozenset([name for node in nodes for name in w.variables(node)])
 
 
 def _in_order(rule: CheckedRule) -> list[str]:
@@ -278,10 +274,7 @@ class RuleSplitting:
         kinds = set(map(type, w.walk(rule.body)))
         if rule.body is None or s.Or not in kinds or s.Aggregate in kinds:
             return [rule]
-        rules = [
-            replace(rule, body=w.conjunction(parts, rule.span))
-            for parts in alternatives_of(rule.body)
-        ]
+        rules = list(branches(rule))
         return rules if any(map(self._cuts, rules)) else [rule]
 
     def _cuts(self, rule: CheckedRule) -> list[Cut]:
@@ -335,7 +328,7 @@ class RuleSplitting:
         if not cuts or rule.body is None:
             return None
         work = [self._work(rule, cut) for cut in cuts]
-        whole = self._cost(w.conjuncts(rule.body), names_in(rule.head.args))
+        whole = self._cost(w.conjuncts(rule.body), w.names_in(rule.head.args))
         if not self.always and min(work) > self.thresholds.dead_variables_share * whole:
             return None
         return cuts[work.index(min(work))]
@@ -349,7 +342,7 @@ class RuleSplitting:
         # A part wider than the head can have more rows than the rule derives, and its estimate
         # ignores correlation: so it is penalised.
         wider = max(0, len(cut.live) - len(rule.head.args))
-        return PARTNERS**wider * (first + self._cost(rest, names_in(rule.head.args)))
+        return PARTNERS**wider * (first + self._cost(rest, w.names_in(rule.head.args)))
 
     def _estimate(self, cut: Cut) -> FixpointRelation:
         atoms = atoms_of(cut.part)
@@ -360,7 +353,7 @@ class RuleSplitting:
         atoms = atoms_of(literals)
         others = [literal for literal in literals if not isinstance(literal, s.Atom)]
         recursive = {atom.name for atom in atoms if self._recursive(atom.name)}
-        return self.estimates.work(atoms, wanted | names_in(others), recursive)
+        return self.estimates.work(atoms, wanted | w.names_in(others), recursive)
 
     def _with_witnesses(self, cut: Cut) -> Cut:
         """Adds semi-joins with atoms of the rest to the part, if they seem to filter rows."""
