@@ -173,12 +173,13 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
-        cupy_kernel sources array_operators elementwise array_module cupy_driver probe
+        __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
+        virtual_pages compile_errors copies cupy_kernel sources array_operators elementwise
+        array_module cupy_driver probe
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        launch walk round_launches rounds intersection_sources intersection lanes sums paged_tries device
         helper group
     """,
     "notebook": """

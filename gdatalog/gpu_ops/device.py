@@ -107,6 +107,14 @@ class Gpu:
         """The rounds of a fixpoint with these relations, without rules yet."""
         return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
 
+    def keep(self, key: object, kept: Any) -> None:
+        """Keeps a fixpoint for later runs."""
+        self.walks.fixpoints.keep(key, kept)
+
+    def kept_of(self, key: object) -> Any | None:
+        """Takes a fixpoint that was kept."""
+        return self.walks.fixpoints.take(key)
+
     def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
         """The launch of a plan over its tries, for runs with other parameters."""
         return self.walks.prepared(run, has_run)

@@ -20,7 +20,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
@@ -30,11 +30,13 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
+    KeptRounds,
     RelationInRounds,
     RowRounds,
     RuleJoin,
     ended_round,
     given_rows,
+    key_of,
     last_step,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
@@ -43,10 +45,11 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 
@@ -119,18 +122,23 @@ def starts_small(draft: StratumDraft) -> bool:
 
 
 class MarkedRounds(StratumRun):
-    """One evaluation by rounds whose kernels output new rows only."""
+    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later
+    runs."""
+
+    kept: KeptRounds | None = None
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
         no one asks for; their new rows only feed other rules."""
-        followers = self.followers
+        followers, again = self.followers, self._again(passing)
         try:
-            rest = self._kernels_once()
-            marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
-            if marked is None:
-                marked, rest = self._begin(followers)
-            if marked is None or not self._rounds(followers, rest, marked, passing):
+            if again is not None:
+                marked, rest = again.marked, [*again.joins[len(followers) :]]
+            else:
+                rest = self._kernels_once()
+                seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+                marked, rest = self._begin(followers) if seeds is None else (seeds, rest)
+            if marked is None or not self._rounds(followers, rest, marked, passing, again):
                 return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
@@ -139,9 +147,26 @@ class MarkedRounds(StratumRun):
                 self.context.limits.charge(name, 0)
         found = {n: self._relation(n, table) for n, table in marked.items() if n not in passing}
         self.record.end({name: relation.length for name, relation in found.items()})
+        if self.kept is not None:
+            device = self.context.device.accelerator
+            assert device is not None
+            device.keep(key_of(self.kept.joins, passing), self.kept)
         return found
 
-    @property
+    def _again(self, passing: Collection[str]) -> KeptRounds | None:
+        """What the device has kept of the same rounds over the same tries."""
+        device = self.context.device.accelerator
+        if device is None or self.context.metrics.lasting:
+            return None
+        if any(count_of(part) for parts in self.inputs.seeds.values() for part in parts):
+            return None
+        found = device.kept_of(key_of([*self.followers, *self._rest], passing))
+        if found is None or found.serves(self):
+            return found
+        found.leave()
+        return None
+
+    @cached_property
     def followers(self) -> list[RuleJoin]:
         """The joins of all recursive rules."""
         return [
@@ -168,7 +193,7 @@ class MarkedRounds(StratumRun):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
                 return self._marked(first, followers), []
         except MemoryError:
-            rest = self._rest()
+            rest = self._rest
             if not rest:
                 raise
         # After the handler, because the error references device memory.
@@ -181,7 +206,7 @@ class MarkedRounds(StratumRun):
 
     def _kernels_once(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules, if kernels that mark their rows pay."""
-        found, context = self._rest(), self.context
+        found, context = self._rest, self.context
         cost = sum(each.join.cost for each in found)
         if not context.compiled and cost < context.thresholds.kernels_worth:
             return []
@@ -192,6 +217,7 @@ class MarkedRounds(StratumRun):
         ]
         return [] if any(nest.reason is not None for nest in nests) else found
 
+    @cached_property
     def _rest(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
         found = []
@@ -265,13 +291,16 @@ class MarkedRounds(StratumRun):
         rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
+        again: KeptRounds | None,
     ) -> bool:
         """Runs the `rest`, and rounds until no row is new; returns False if the kernels cannot be
         printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            rounds = RowRounds(self, followers, rest, marked, passing)
+            rounds = RowRounds(self, followers, rest, marked, passing, again)
             try:
-                return rounds.run(work)
+                done = rounds.run(work)
+                self.kept = rounds.kept
+                return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""
             self._only_bits(marked)
@@ -380,12 +409,17 @@ class MarkedRounds(StratumRun):
         return found
 
     def _relation(self, name: str, table: RelationInRounds) -> Relation:
+        schema = self.inputs.schemas[name]
         if table.rows is None:
             (words,) = self._bitmaps.to_host((table.marks,))
             rows = rows_of_bits(table.space, words, table.dtypes)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+        elif self.kept is not None and table.length:
+            lent = self.kept.rounds.lend([*self.kept.marked].index(name))
+            relation = Relation.over(schema.columns, schema.types, RowStore.lying(lent))
         else:
-            rows = table.rows.whole()
-        relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+            rows = table.rows.taken(copies=False)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation

@@ -1,7 +1,9 @@
 """Rounds on a device whose kernels append new rows to those of earlier rounds.
 
 All kernels are prepared before the first round (`gpu_ops/rounds.py`), and the host reads a few
-words after each. A profile runs the rules of a round one after the other, and waits for each.
+words after each, or after several. A profile runs the rules of a round one after the other, and
+waits for each. The device keeps rounds that began without rows, with their bitmaps and buffers, for
+queries that run the same plans over the same tries.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref as weak
 
 import numpy as np
 
@@ -18,13 +21,15 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
 from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Slot, Step, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Settings
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
@@ -110,11 +115,58 @@ class _Follower:
         return self.tried - before
 
 
-class RowRounds:
-    """The rounds of a stratum's run. `rest`: the joins that run once before them. `began`: whether
-    they have."""
+@dataclass(slots=True, eq=False)
+class KeptRounds:
+    """Rounds that may run again over the same `tries`, and their relations. `params`: those that
+    decide which rows are possible, if any do."""
 
-    began = False
+    rounds: DeviceRounds
+    marked: Mapping[str, RelationInRounds]
+    joins: Sequence[RuleJoin]
+    tries: Sequence[weak[Trie]]
+    settings: Settings
+    params: Mapping[str, object] | None
+
+    @property
+    def nbytes(self) -> int:
+        return self.rounds.nbytes
+
+    def leave(self) -> None:
+        """Gives its rows to those that may still read them."""
+        self.rounds.settle(copies=False)
+
+    def serves(self, of: StratumRun) -> bool:
+        """Whether it serves this run; begins it."""
+        context = of.context
+        if self.settings != context.settings:
+            return False
+        if self.params is not None and self.params != context.scope.params:
+            return False
+        tries = (of.trie_of(ref) for ref in _refs(self.joins))
+        if any(known() is not trie for known, trie in zip(self.tries, tries, strict=True)):
+            return False
+        if not self.rounds.again(context.scope, context.limits):
+            return False
+        for name, table in self.marked.items():
+            table.count = table.length = 0
+            context.limits.charge(name, table.nbytes)
+        return True
+
+
+def key_of(joins: Sequence[RuleJoin], passing: Collection[str]) -> object:
+    """The key of rounds that are kept; the joins are kept with them."""
+    return tuple([id(each.join) for each in joins]), tuple(passing)
+
+
+def _refs(joins: Sequence[RuleJoin]) -> list[TrieRef]:
+    return [ref for each in joins for ref in each.join.tries]
+
+
+class RowRounds:
+    """The rounds of a stratum's run. `rest`: the joins that run once before them. `kept`: what the
+    device has of earlier runs. `began`: whether what runs once has run."""
+
+    began = seeded = False
 
     def __init__(
         self,
@@ -123,58 +175,80 @@ class RowRounds:
         rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
+        kept: KeptRounds | None = None,
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
-        self.count = len(joins)
+        self.count, self.kept = len(joins), kept
         self.names = [*marked]
+        self.followers: list[_Follower] = []
+        device = self.context.device.accelerator
+        assert device is not None
+        self.device = device
 
     def run(self, work: WorkItem) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed. Raises a
         `MemoryError` if rows do not fit: the rounds so far are valid, and what is marked of the
         current one lies behind the rows that it reads."""
-        device = self.context.device.accelerator
-        assert device is not None
-        self._begin()
+        kept, self.kept = self.kept, None
+        rounds, lasting = None if kept is None else kept.rounds, self.context.metrics.lasting
+        if rounds is None:
+            self._begin()
+            relations = [self._rows(name) for name in self.names]
+            rounds = self.device.rounds(relations, self.context.limits)
         mark = self.record.mark()
-        rounds = device.rounds([self._rows(name) for name in self.names], self.context.limits)
-        followers: list[_Follower] = []
         try:
-            for each in self.joins:
-                printed = self._follower(each)
-                if printed is None:
-                    return False
-                followers.append(printed)
-            texts = [(one.nest.plain, one.of.plan.relation) for one in followers]
-            if self.context.waits_for(texts):
+            if kept is None and not self._prepared(rounds):
                 return False
-            for follower in followers:
-                self._add(follower, rounds)
-            rounds.prepare()
-            lasting = self.context.metrics.lasting
-            if lasting:
-                self._run(rounds, followers, range(self.count, len(followers)))
-                rounds.end_round()
-            else:
-                rounds.first()
-            self.began = True
-            self._take(rounds, followers)
-            self.record.end_round()
-            steps = self._steps(rounds, followers) if lasting else rounds.run()
-            while any(table.count for table in self.marked.values()):
-                work.round, mark = (work.round or 0) + 1, self.record.mark()
+            for ended in self._steps(rounds) if lasting else rounds.run():
+                for new in ended:
+                    self._take(rounds, new)
+                    if self.began:
+                        work.round = (work.round or 0) + 1
+                        ended_round(self.record, self.marked, work)
+                    else:
+                        self.record.end_round()
+                    self.began, mark = True, self.record.mark()
                 self.context.limits.poll()
-                next(steps)
-                self._take(rounds, followers)
-                ended_round(self.record, self.marked, work)
         except MemoryError:
             self.record.back_to(mark)
             raise
         finally:
-            for follower in followers:
+            for follower in self.followers:
                 follower.tell()
             rounds.close()
+        if not lasting:
+            self.kept = kept or self._kept(rounds)
         return True
+
+    def _prepared(self, rounds: DeviceRounds) -> bool:
+        """Prepares the launches of all rules; False if one cannot be printed, or is not compiled
+        yet and need not be waited for."""
+        for each in self.joins:
+            printed = self._follower(each)
+            if printed is None:
+                return False
+            self.followers.append(printed)
+        texts = [(one.nest.plain, one.of.plan.relation) for one in self.followers]
+        if self.context.waits_for(texts):
+            return False
+        for follower in self.followers:
+            self._add(follower, rounds)
+        rounds.prepare()
+        return True
+
+    def _kept(self, rounds: DeviceRounds) -> KeptRounds | None:
+        """What serves later runs; None if these rounds began with rows."""
+        if self.seeded:
+            return None
+        tries = [trie for follower in self.followers for trie in follower.nest.tries]
+        if not all(isinstance(trie, Trie) for trie in tries):
+            return None
+        outputs = [output for each in self.joins for output in each.join.outputs]
+        fixed = all(isinstance(output, Slot) for output in outputs)
+        params = None if fixed else dict(self.context.scope.params)
+        settings, known = self.context.settings, [weak(trie) for trie in tries]
+        return KeptRounds(rounds, self.marked, self.joins, known, settings, params)
 
     def _rows(self, name: str) -> GrowingRows:
         rows = self.marked[name].rows
@@ -191,8 +265,10 @@ class RowRounds:
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
             count = len(rows[0])
             passing = name in self.passing
-            table.rows = GrowingRows(rows, count, table.space.size, passing, 0, count)
+            most, marks = table.space.size, table.marks
+            table.rows = GrowingRows(rows, count, most, marks, passing, 0, count)
             table.blocks = []
+            self.seeded |= count > 0
             self.context.limits.charge(name, table.nbytes)
 
     def _follower(self, each: RuleJoin) -> _Follower | None:
@@ -210,7 +286,7 @@ class RowRounds:
 
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""
-        from gdatalog.gpu_ops.rounds import RoundLoops
+        from gdatalog.gpu_ops.round_launches import RoundLoops
 
         relation, given = each.of.plan.relation, each.of.join.given
         with measured(each.report):
@@ -218,21 +294,18 @@ class RowRounds:
             follows = None if given is None else self.names.index(given.relation)
             rounds.add(RoundLoops(run, follows, self.names.index(relation)))
 
-    def _take(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> None:
-        """Takes the numbers of rows after a round."""
-        for name, table in self.marked.items():
-            rows = self._rows(name)
-            table.count = rows.end - rows.begin
-            table.length += table.count
-        for number, follower in enumerate(followers):
-            follower.found(rounds.found[number])
+    def _take(self, rounds: DeviceRounds, new: Sequence[int]) -> None:
+        """Takes the numbers of new rows of a round."""
+        for table, count in zip(self.marked.values(), new, strict=True):
+            table.count = count
+            table.length += count
+        for follower, found in zip(self.followers, rounds.found, strict=False):
+            follower.found(found)
 
-    def _run(
-        self, rounds: DeviceRounds, followers: Sequence[_Follower], numbers: Iterable[int]
-    ) -> None:
+    def _run(self, rounds: DeviceRounds, numbers: Iterable[int]) -> None:
         """Runs some rules, one after the other."""
         for number in numbers:
-            each, before = followers[number], rounds.found[number]
+            each, before = self.followers[number], rounds.found[number]
             stats = self.record.running(each.of.plan.relation, each.of.rule)
             stats.executors[each.of.number] = str(BY_MARKS)
             given = each.of.join.given
@@ -243,12 +316,13 @@ class RowRounds:
             stats.tried = each.saw(counters, read)
             self.record.ran(stats, each.report)
 
-    def _steps(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> Iterator[None]:
-        """Runs rounds rule by rule."""
-        while True:
-            self._run(rounds, followers, range(self.count))
-            rounds.end_round()
-            yield
+    def _steps(self, rounds: DeviceRounds) -> Iterator[Sequence[Sequence[int]]]:
+        """Runs what runs once, and rounds, rule by rule."""
+        self._run(rounds, range(self.count, len(self.followers)))
+        yield rounds.end_round()
+        while rounds.left:
+            self._run(rounds, range(self.count))
+            yield rounds.end_round()
 
 
 def ended_round(
