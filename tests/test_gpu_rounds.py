@@ -156,6 +156,36 @@ def test_small_work_waits_for_no_kernel(
             followed.clear()
 
 
+def test_only_rules_that_run_once_wait_for_kernels(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run breadth-first while theirs are compiled; the rounds run on the device."""
+    compiled, asked = Walks._compiled_there, Event()
+    monkeypatch.setattr(
+        Walks, "_compiled_there", lambda *given: asked.wait(60) and compiled(*given)
+    )
+    driver = HostDriver()
+    driver.compiles_ahead = True
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(driver)
+        db.workspace.force(split="never")
+        db["E"] = [(x, x + 1) for x in range(9)]
+        db.workspace.tune(device_from=-1, bitmap_rounds_from=0)  # large work waits
+        assert len(db.query(CHAIN)) == 45 and ran == [True]
+        db.workspace.tune(device_from=1 << 60, compiled_rounds_from=0)
+        for _ in range(2):
+            db.workspace.force(split="never")
+            assert len(db.query(CHAIN)) == 45
+        assert ran == [True] * 3 and len(device.walks._coming) == 1
+        asked.set()
+        for coming in [*device.walks._coming.values()]:
+            coming.result(timeout=60)
+        for _ in range(2):
+            db.workspace.force(split="never")
+            assert len(db.query(CHAIN)) == 45
+        assert ran == [True] * 5 and device.walks.fixpoints._kept
+
+
 @pytest.mark.slow
 @share(2)
 @given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))

@@ -122,10 +122,12 @@ def starts_small(draft: StratumDraft) -> bool:
 
 
 class MarkedRounds(StratumRun):
-    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later
-    runs."""
+    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later runs.
+    `only_rest_waits`: whether only the rules that run once wait for their kernels, so that they run
+    breadth-first."""
 
     kept: KeptRounds | None = None
+    only_rest_waits = False
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
@@ -138,8 +140,14 @@ class MarkedRounds(StratumRun):
                 rest = self._kernels_once()
                 seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
                 marked, rest = self._begin(followers) if seeds is None else (seeds, rest)
-            if marked is None or not self._rounds(followers, rest, marked, passing, again):
+            if marked is None:
                 return None
+            if not self._rounds(followers, rest, marked, passing, again):
+                if not self.only_rest_waits:
+                    return None
+                marked, _ = self._begin(followers)
+                if marked is None or not self._rounds(followers, [], marked, passing, None):
+                    return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
         finally:
@@ -299,7 +307,7 @@ class MarkedRounds(StratumRun):
             rounds = RowRounds(self, followers, rest, marked, passing, again)
             try:
                 done = rounds.run(work)
-                self.kept = rounds.kept
+                self.kept, self.only_rest_waits = rounds.kept, rounds.only_rest_waits
                 return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""

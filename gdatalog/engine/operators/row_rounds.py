@@ -164,9 +164,10 @@ def _refs(joins: Sequence[RuleJoin]) -> list[TrieRef]:
 
 class RowRounds:
     """The rounds of a stratum's run. `rest`: the joins that run once before them. `kept`: what the
-    device has of earlier runs. `began`: whether what runs once has run."""
+    device has of earlier runs. `began`: whether what runs once has run. `only_rest_waits`: whether
+    they cannot run because kernels of the `rest` are not compiled yet, and no others."""
 
-    began = seeded = False
+    began = seeded = only_rest_waits = False
 
     def __init__(
         self,
@@ -230,7 +231,9 @@ class RowRounds:
                 return False
             self.followers.append(printed)
         texts = [(one.nest.plain, one.of.plan.relation) for one in self.followers]
-        if self.context.waits_for(texts):
+        coming = [self.context.waits_for([text]) for text in texts]
+        if any(coming):
+            self.only_rest_waits = not any(coming[: self.count])
             return False
         for follower in self.followers:
             self._add(follower, rounds)
