@@ -152,11 +152,14 @@ class Walks:
         """The rows of a plan, as blocks of columns on the device.
 
         `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
-        a tile needs of scratch whose size does not depend on tries.
+        a tile needs of scratch whose size does not depend on tries. The caller keeps the launch, if
+        it wants so (`kept`).
         """
         alone = part is WHOLE and not rooms and not run.beside
         again = alone and not isinstance(run.scope, dict)
         launch = self._launches.pop(id(run.printed), None) if again else None
+        if run.kept:
+            launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, part, rooms)
@@ -165,6 +168,8 @@ class Walks:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
+        if run.kept is not None and launch.again:
+            run.kept.append(launch)
         return found
 
     def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:

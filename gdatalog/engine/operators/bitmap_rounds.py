@@ -28,6 +28,7 @@ from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.kept import key_of
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
     KeptRounds,
@@ -36,7 +37,6 @@ from gdatalog.engine.operators.row_rounds import (
     RuleJoin,
     ended_round,
     given_rows,
-    key_of,
     last_step,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
@@ -135,7 +135,7 @@ class MarkedRounds(StratumRun):
         followers, again = self.followers, self._again(passing)
         try:
             if again is not None:
-                marked, rest = again.marked, [*again.joins[len(followers) :]]
+                marked, rest = again.marked, self._rest
             else:
                 rest = self._kernels_once()
                 seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
@@ -158,7 +158,7 @@ class MarkedRounds(StratumRun):
         if self.kept is not None:
             device = self.context.device.accelerator
             assert device is not None
-            device.keep(key_of(self.kept.joins, passing), self.kept)
+            device.keep(key_of(self.kept.made_for.joins, passing), self.kept)
         return found
 
     def _again(self, passing: Collection[str]) -> KeptRounds | None:
@@ -168,8 +168,9 @@ class MarkedRounds(StratumRun):
             return None
         if any(count_of(part) for parts in self.inputs.seeds.values() for part in parts):
             return None
-        found = device.kept_of(key_of([*self.followers, *self._rest], passing))
-        if found is None or found.serves(self):
+        joins = [each.join for each in (*self.followers, *self._rest)]
+        found: KeptRounds | None = device.kept_of(key_of(joins, passing))
+        if found is None or found.begins(self):
             return found
         found.leave()
         return None

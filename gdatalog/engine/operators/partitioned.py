@@ -26,6 +26,7 @@ from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.kept import RunFor, key_of, run_for
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.when_compiled import WhenCompiled
 from gdatalog.engine.planned_rules import PlannedRules
@@ -36,7 +37,7 @@ from gdatalog.executors.partitioned import ListRoom
 from gdatalog.overhead import Costs, time_spent
 from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, When
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
+from gdatalog.plan.join_plan import Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
@@ -176,6 +177,29 @@ class PartitionedFixpoint:
 
 
 @dataclass(eq=False)
+class KeptFixpoint:
+    """A partitioned fixpoint that a device keeps. `task`: without the tries; `launch`: its launch,
+    with all buffers."""
+
+    task: PartitionedFixpoint
+    made_for: RunFor
+    launch: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        found: int = self.launch.nbytes
+        return found
+
+    def leave(self) -> None:
+        """Nobody reads its buffers."""
+
+    @cached_property
+    def values_here(self) -> Array:
+        """Its values, on the host."""
+        return brought(self.task.values)
+
+
+@dataclass(eq=False)
 class PreparedFixpoint:
     """What runs of a partitioned fixpoint share. The `task` of the last one serves another run over
     the same tries if its first rows are within `spans`, and have the same `dtypes`. `kept`: what
@@ -225,6 +249,7 @@ class PartitionedStratum(StratumRun):
     ) -> None:
         super().__init__(prepared.rules, inputs)
         self.prepared = prepared
+        self.kept: KeptFixpoint | None = None  # what serves later runs on a device
         self.keys = keys
         self.columns = {key.relation: key.column for key in keys}
         self.shared = shared
@@ -247,15 +272,24 @@ class PartitionedStratum(StratumRun):
         """The rows that each relation has without recursion."""
         return {name: self._group(name) for name in self.stratum.relations}
 
+    @cached_property
+    def copies(self) -> Mapping[str, Trie]:
+        """By relation, the trie that has its rows without recursion, where a rule only copies it;
+        no rule derives rows of other relations without recursion, nor are they given."""
+        found = {}
+        for name, split in self.columns.items():
+            plans = [plan for _, plan in self.prepared_rules.first(name) if plan.joins]
+            if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
+                ref = copied(plans[0], split)
+                if ref is not None:
+                    found[name] = self.trie_of(ref)
+        return found
+
     def _group(self, name: str) -> RowsByColumn | None:
-        split = self.columns[name]
-        order = order_by(split, self.arity(name))
-        plans = [plan for _, plan in self.prepared_rules.first(name) if plan.joins]
-        if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
-            ref = copied(plans[0], split)
-            if ref is not None:
-                trie = self.trie_of(ref)
-                return grouped(trie, order) if trie.total else None
+        trie = self.copies.get(name)
+        if trie is not None:
+            order = order_by(self.columns[name], self.arity(name))
+            return grouped(trie, order) if trie.total else None
         relation = self.relation(name, self.first(name))
         return self._grouped(name, relation) if relation.length else None
 
@@ -313,13 +347,48 @@ class PartitionedStratum(StratumRun):
         task = PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
         prepared = self.prepared
         if context.device is not CPU:
-            return task
+            return self._lasting(task)
         prepared.spans, prepared.dtypes = spans, self._dtypes_of(beside)
         lasting = {name: array for name, array in beside.items() if name.startswith("spans_")}
         prepared.tries = [weak(trie) for trie in tries]
         # Without rows and tries, which may be those of a single call.
         prepared.task = replace(task, tries=(), values=values[:0], beside=lasting)
         return replace(task, kept=prepared.kept)
+
+    # ------------------------------------------------------------------- what a device keeps
+
+    @cached_property
+    def _joins(self) -> Sequence[JoinPlan]:
+        """The joins that make up the fixpoint."""
+        first = [plan for name in self.columns for _, plan in self.prepared_rules.first(name)]
+        return [join for plan in (*self.prepared.later, *first) for join in plan.joins]
+
+    def _lasting(self, task: PartitionedFixpoint) -> PartitionedFixpoint:
+        """The task, which the device keeps if all its rows come from indexes."""
+        if len(self.copies) < len(self.columns) or self.shared is not None:
+            return task
+        made_for = run_for(self.context, self._joins, [*task.tries, *self.copies.values()])
+        if made_for is None:
+            return task
+        task = replace(task, kept=[])
+        self.kept = KeptFixpoint(replace(task, tries=()), made_for)
+        return task
+
+    def _kept(self, counts: bool) -> PartitionedFixpoint | None:
+        """The fixpoint that the device has kept of a run over the same tries."""
+        device = self.context.device.accelerator
+        if device is None or self.context.metrics.lasting or self.shared is not None:
+            return None
+        if len(self.copies) < len(self.columns):
+            return None
+        kept: KeptFixpoint | None = device.kept_of(key_of(self._joins, [str(counts)]))
+        tries = [self.trie_of(ref) for ref in self.prepared.refs]
+        if kept is None or not kept.made_for.serves(self.context, [*tries, *self.copies.values()]):
+            return None
+        for at in range(len(self.columns) if counts else 0):
+            kept.task.beside[f"counts_{at}"].fill(0)
+        self.kept = kept
+        return replace(kept.task, tries=tries)
 
     def _others(self, name: str) -> list[int]:
         """A relation's columns, except for the one that it is partitioned by."""
@@ -405,12 +474,13 @@ class PartitionedStratum(StratumRun):
 
     def run(self) -> dict[str, Relation] | None:
         """Returns the relations; None if only rounds can evaluate them correctly."""
-        if all(group is None for group in self.groups.values()):
+        task = self._kept(counts=False)
+        if task is None and all(group is None for group in self.groups.values()):
             return {
                 name: self._relation(name, DistinctBlocks([], 0)) for name in self.stratum.relations
             }
         started = perf_counter(), time_spent()
-        task = self.task(self.groups)
+        task = task or self.task(self.groups)
         found = None if task is None else self.follow(task)
         if task is None or found is None:
             return None
@@ -422,16 +492,21 @@ class PartitionedStratum(StratumRun):
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
         """For each relation the number of rows for each value: values and counts. Few of them go to
         the host, because the strata that read them are small."""
-        if all(group is None for group in self.groups.values()):
+        task = self._kept(counts=True)
+        if task is None and all(group is None for group in self.groups.values()):
             none = np.empty(0, dtype=np.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter(), time_spent()
-        task = self.task(self.groups, counts=True)
-        if task is None or self.follow(task) is None:
+        task = task or self.task(self.groups, counts=True)
+        if task is None or self.follow(task, counts=True) is None:
             return None
         found = {}
         few = len(task.values) <= self.context.thresholds.device_from
-        values = brought(task.values) if few else task.values
+        values = task.values
+        if few and self.kept is not None:
+            values = self.kept.values_here
+        elif few:
+            values = brought(values)
         for at, name in enumerate(self.stratum.relations):
             counts = task.beside[f"counts_{at}"]
             counts = brought(counts) if few else counts
@@ -441,8 +516,10 @@ class PartitionedStratum(StratumRun):
         self._tell(rows, task, started)
         return found
 
-    def follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
-        context = self.context
+    def follow(
+        self, task: PartitionedFixpoint, counts: bool = False
+    ) -> dict[str, DistinctBlocks] | None:
+        context, device = self.context, self.context.device.accelerator
         limits, names = context.limits, self.stratum.relations
         if context.waits_for([(task.run, self.name)]):
             return None
@@ -472,6 +549,9 @@ class PartitionedStratum(StratumRun):
             raise self.growth(error) from None
         finally:
             limits.charge("blocks", 0)
+        if self.kept is not None and device is not None and task.kept:
+            (self.kept.launch,) = task.kept
+            device.keep(key_of(self._joins, [str(counts)]), self.kept)
         return {
             name: DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
             for name, blocks in zip(names, found, strict=True)

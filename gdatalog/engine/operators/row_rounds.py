@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import ref as weak
 
 import numpy as np
 
@@ -20,16 +19,15 @@ from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
 from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
+from gdatalog.engine.operators.kept import RunFor, run_for
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Slot, Step, TrieRef
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
-from gdatalog.settings import Settings
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
@@ -117,15 +115,11 @@ class _Follower:
 
 @dataclass(slots=True, eq=False)
 class KeptRounds:
-    """Rounds that may run again over the same `tries`, and their relations. `params`: those that
-    decide which rows are possible, if any do."""
+    """Rounds that may run again, and their relations."""
 
     rounds: DeviceRounds
     marked: Mapping[str, RelationInRounds]
-    joins: Sequence[RuleJoin]
-    tries: Sequence[weak[Trie]]
-    settings: Settings
-    params: Mapping[str, object] | None
+    made_for: RunFor
 
     @property
     def nbytes(self) -> int:
@@ -135,15 +129,11 @@ class KeptRounds:
         """Gives its rows to those that may still read them."""
         self.rounds.settle(copies=False)
 
-    def serves(self, of: StratumRun) -> bool:
-        """Whether it serves this run; begins it."""
+    def begins(self, of: StratumRun) -> bool:
+        """Begins this run, if it serves it."""
         context = of.context
-        if self.settings != context.settings:
-            return False
-        if self.params is not None and self.params != context.scope.params:
-            return False
-        tries = (of.trie_of(ref) for ref in _refs(self.joins))
-        if any(known() is not trie for known, trie in zip(self.tries, tries, strict=True)):
+        tries = (of.trie_of(ref) for join in self.made_for.joins for ref in join.tries)
+        if not self.made_for.serves(context, tries):
             return False
         if not self.rounds.again(context.scope, context.limits):
             return False
@@ -151,15 +141,6 @@ class KeptRounds:
             table.count = table.length = 0
             context.limits.charge(name, table.nbytes)
         return True
-
-
-def key_of(joins: Sequence[RuleJoin], passing: Collection[str]) -> object:
-    """The key of rounds that are kept; the joins are kept with them."""
-    return tuple([id(each.join) for each in joins]), tuple(passing)
-
-
-def _refs(joins: Sequence[RuleJoin]) -> list[TrieRef]:
-    return [ref for each in joins for ref in each.join.tries]
 
 
 class RowRounds:
@@ -218,8 +199,7 @@ class RowRounds:
             for follower in self.followers:
                 follower.tell()
             rounds.close()
-        if not lasting:
-            self.kept = kept or self._kept(rounds)
+        self.kept = kept or self._kept(rounds)
         return True
 
     def _prepared(self, rounds: DeviceRounds) -> bool:
@@ -245,13 +225,8 @@ class RowRounds:
         if self.seeded:
             return None
         tries = [trie for follower in self.followers for trie in follower.nest.tries]
-        if not all(isinstance(trie, Trie) for trie in tries):
-            return None
-        outputs = [output for each in self.joins for output in each.join.outputs]
-        fixed = all(isinstance(output, Slot) for output in outputs)
-        params = None if fixed else dict(self.context.scope.params)
-        settings, known = self.context.settings, [weak(trie) for trie in tries]
-        return KeptRounds(rounds, self.marked, self.joins, known, settings, params)
+        made_for = run_for(self.context, [each.join for each in self.joins], tries)
+        return None if made_for is None else KeptRounds(rounds, self.marked, made_for)
 
     def _rows(self, name: str) -> GrowingRows:
         rows = self.marked[name].rows
