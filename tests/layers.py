@@ -156,8 +156,8 @@ ORDER = {
     """,
     "engine/operators": """
         __init__ base again copy fallback host kept once placed semi_naive row_rounds
-        when_compiled bitmap_rounds codes incremental lattice linear partitioned counted workers
-        worklist
+        when_compiled bitmap_rounds codes incremental lattice linear partitioned_run
+        partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
@@ -180,8 +180,8 @@ ORDER = {
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk round_launches rounds intersection_sources intersection lanes sums
-        paged_tries device
+        launch walk growing growing_rows round_launches rounds intersection_sources
+        intersection lanes sums paged_tries device
         helper group
     """,
     "notebook": """

@@ -28,8 +28,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.growing_rows import GrowingRows
     from gdatalog.gpu_ops.paged_tries import Paged
-    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
     from gdatalog.printer.module import PrintedPlan
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part
 from gdatalog.gpu_ops.paged_tries import Paged
-from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries

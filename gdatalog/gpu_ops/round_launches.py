@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from gdatalog.calls import LoopRun
+from gdatalog.calls import SHARED, LoopRun
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
+from gdatalog.gpu_ops.growing import GrowingTrie
+from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.launch import WHOLE, Launch
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -20,6 +22,8 @@ from gdatalog.records import dataclass
 
 POOL_SHARE = 16  # a pool takes at most this part of the free memory
 APPENDING: Final = 256  # threads of a block
+# The first pools of rules whose rows go to a hash set: rows of a block, and blocks.
+FEW_ROWS, FEW_BLOCKS = 32, 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,16 @@ class RoundLaunch(Launch):
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
             known, kernel = walks.kernel(run.printed, run.label)
+        # Where it reads arrays of indexes that grow.
+        self.grown = [
+            (argument.name, argument.kind, trie, argument.levels[0].depth)
+            for argument in run.printed.arguments
+            if argument.levels
+            for trie in [run.tries[run.printed.which[argument.levels[0].trie]]]
+            if isinstance(trie, GrowingTrie)
+        ]
+        for _, kind, trie, depth in self.grown:
+            trie.reads(depth, kind)
         super().__init__(walks.buffers, known, kernel, run, WHOLE, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.
@@ -73,8 +87,24 @@ class RoundLaunch(Launch):
             self.given[name] = columns[int(name.removeprefix("new"))]
         self._listed = None
 
+    def reread(self, rows: GrowingRows) -> None:
+        """Takes the arrays of its relation and its indexes, which may be others."""
+        if rows.numbers is not None:
+            self.given["known"] = rows.numbers.slots
+        for name, kind, trie, depth in self.grown:
+            self.given[name] = SHARED[kind](trie, depth)
+        self._listed = None
+
     def queue(self) -> None:
         self.kernel.launch(self.grid, THREADS, self._arguments(self.pool))
+
+    def _pool(self) -> tuple[int, int]:
+        """The host makes room for as many rows as fit into pools, so that these grow with need
+        where each row takes more room."""
+        rows, blocks = super()._pool()
+        if "known" in self.given:
+            return min(rows, FEW_ROWS), min(blocks, FEW_BLOCKS)
+        return rows, blocks
 
     def grow(self) -> None:
         """Enlarges the pool after it was full."""

@@ -1,4 +1,4 @@
-"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap.
+"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap or a hash set.
 
 The kernels of all rules are prepared once. How many rows there are, and which of them are new, is
 in the device's memory (`kernels/rounds.cuh`). Where the driver has graphs with loops, the device
@@ -6,7 +6,8 @@ repeats rounds by itself; it leaves the loop when no row is new, when there may 
 another round, or when a kernel has ended early. Elsewhere the host queues the next round before it
 knows how many rows the last one has found, and reads a few words after each; a round without new
 rows does nothing. Rows are appended behind those of earlier rounds, for which the host makes room
-beforehand.
+beforehand. Rules that read all rows of a growing relation, or the old ones, look them up in hash
+tries, which get the new rows behind each round (`growing.py`).
 
 The same rounds may run again, over the same tries: then only the bitmaps, the queues and the words
 are cleared.
@@ -24,67 +25,27 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
+from gdatalog.gpu_ops.growing import Indexing, RowNumbers
+from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
-from gdatalog.records import dataclass
 from gdatalog.storage.on_device import LentRows
 
-# The words of `kernels/rounds.cuh`.
+# The words of `kernels/board.cuh`.
 HALTED, GOES_ON, ROUNDS, LOG, BOARD_WORDS = 0, 1, 2, 3, 4
 ROWS, BEGIN, END, LIMIT, GROWN_WORDS = 0, 1, 2, 3, 4
 FOUND, FOLLOWS, SIZES, CONTROL, FOLLOWER_WORDS = 0, 1, 2, 3, 4
+INDEX_OF, LACKS, FROM, TO, INDEX_WORDS = 0, 1, 2, 3, 4
 
 LOGGED: Final = 128  # rounds that are logged
 RECORDED_FROM = 4  # rounds with the same launches, from which on one launch queues all of them
 LINE = 16  # words to which control words are aligned
 # The share of the memory beside the bitmaps that rows may take.
 MOST_ROWS = 0.25
-LITTLE = 1 << 26  # bytes of rows that are copied, so that their memory serves the next run
 HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
-
-
-@dataclass(slots=True, eq=False)
-class GrowingRows:
-    """The distinct rows of a relation, one after the other.
-
-    `columns` have room for more than the `count` rows. Rows from `begin` to `end` are the new ones
-    that rules read (at first, those that no rule has found), later ones the round has found.
-    `most`: how many are possible. `marks`: their bitmap. `passing`: rows before the new ones are
-    not needed.
-    """
-
-    columns: Columns
-    count: int
-    most: int
-    marks: Array
-    passing: bool = False
-    begin: int = 0
-    end: int = 0
-
-    @property
-    def capacity(self) -> int:
-        return len(self.columns[0])
-
-    @property
-    def width(self) -> int:
-        """The bytes of a row."""
-        return sum(column.dtype.itemsize for column in self.columns)
-
-    @property
-    def nbytes(self) -> int:
-        return self.width * self.capacity
-
-    def taken(self, copies: bool) -> Columns:
-        """All rows; copied if these are few, or that frees much. Otherwise the columns are no
-        longer used here."""
-        rows = tuple(column[: self.count] for column in self.columns)
-        if 2 * self.count < self.capacity or (copies and self.width * self.count <= LITTLE):
-            return tuple(column.copy() for column in rows)
-        self.columns = tuple(column[:0].copy() for column in rows)
-        return rows
 
 
 class DeviceRounds:
@@ -124,12 +85,35 @@ class DeviceRounds:
             for name in ("next_round", "resume")
         )
         self._limits = [0] * len(self.relations)
+        self._lay_indexes()
+        for rows in self.relations:
+            if rows.marks is None:
+                rows.numbers = RowNumbers(self.kernels, rows.count)
+                known = tuple(column[: rows.count] for column in rows.columns)
+                rows.numbers.add(rows.space.numbers(known, self.xp))
+            for trie in rows.tries:
+                trie.make(rows.capacity)
+        for launch in self.launches:
+            launch.reread(self.relations[launch.into])
         self._make_room(1)
         self._make_board()
+        indexes = self.first_index, len(self.indexes), LOGGED
         self._opening, self._ending = (
-            self.next.packed([self.board, len(self.relations), len(ended), LOGGED])
+            self.next.packed([self.board, len(self.relations), len(ended), *indexes])
             for ended in (self.launches, self.followers)
         )
+
+    def _lay_indexes(self) -> None:
+        """Gives the indexes that grow their words on the board."""
+        owners = [(trie, of) for of, rows in enumerate(self.relations) for trie in rows.tries]
+        self.indexes, self.first_index = owners, self.words
+        places = range(self.words, self.words + INDEX_WORDS * len(owners), INDEX_WORDS)
+        self.words += INDEX_WORDS * len(owners)
+        self.indexing: Indexing | None = None
+        if owners:
+            columns = [self.relations[of].columns for _, of in owners]
+            self.indexing = Indexing(self.kernels, [trie for trie, _ in owners], columns, places)
+        self._indexed: Any = None  # the arguments of its launches
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
@@ -142,6 +126,10 @@ class DeviceRounds:
             places.append((sizes, control))
         words = self._first = np.zeros(total, dtype=np.int64)
         words[LOG] = log
+        for number, (trie, of) in enumerate(self.indexes):
+            at = self.first_index + INDEX_WORDS * number
+            words[at + INDEX_OF] = self._word(of, ROWS)
+            words[at + LACKS] = int(trie.old)
         for launch, (sizes, control) in zip(self.launches, places, strict=True):
             if launch.follows is not None:
                 words[launch.at + FOLLOWS] = self._word(launch.follows, ROWS)
@@ -169,7 +157,8 @@ class DeviceRounds:
     @property
     def nbytes(self) -> int:
         held = sum(launch.held for launch in self.launches)
-        return held + sum(rows.nbytes + rows.marks.nbytes for rows in self.relations)
+        held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
+        return held + self._held
 
     def again(self, scope: Any, limits: Limits) -> bool:
         """Begins anew over the same tries, without rows; False if these rounds do not serve the
@@ -186,8 +175,7 @@ class DeviceRounds:
             launch.limits = limits
             self.driver.clear(launch.ring)
         for rows in self.relations:
-            rows.count = rows.begin = rows.end = 0
-            self.driver.clear(rows.marks)
+            rows.clear(self.driver)
         self._make_room(1)
         self._set_counts()
         self.driver.write(self.board, self._first)
@@ -263,7 +251,7 @@ class DeviceRounds:
     def end_round(self) -> Sequence[Sequence[int]]:
         """Ends a round whose rules have run; returns how many rows are new."""
         self.opened = True
-        self.next.launch(1, THREADS, self._ending if self.began else self._opening)
+        self._queue_end(self._ending if self.began else self._opening)
         return self._read(self._wait(self._reading()))
 
     def _queued(self) -> Any:
@@ -294,7 +282,21 @@ class DeviceRounds:
     def _launch_all(self, launches: Sequence[RoundLaunch], ending: Any) -> None:
         for launch in launches:
             self._queue(launch)
+        self._queue_end(ending)
+
+    def _queue_end(self, ending: Any) -> None:
+        """Queues the end of a round: what its rules have found are the new rows, also in
+        indexes."""
         self.next.launch(1, THREADS, ending)
+        self._index()
+
+    def _index(self) -> None:
+        if self.indexing is None:
+            return
+        if self._indexed is None:
+            columns = [self.relations[of].columns for _, of in self.indexes]
+            self._indexed = self.indexing.packed(self.board, columns)
+        self.indexing.launch(self._indexed)
 
     def _round(self) -> None:
         self._launch_all(self.followers, self._ending)
@@ -393,12 +395,16 @@ class DeviceRounds:
                 continue
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
-            room = self._row_bytes() // rows.width
-            if room < needed:
+            if rows.marks is None:
+                ample = max(2 * rows.count, self._needed(number, 2 * rounds))
+            room = self._row_bytes()
+            if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
-            self._move(number, first, max(needed, min(ample, room)))
+            while ample > needed and rows.bytes_for(ample) > room:
+                ample = (needed + ample) // 2
+            self._move(number, first, max(needed, ample))
         self._set_limits()
-        self.limits.charge(HELD, sum(rows.nbytes for rows in self.relations))
+        self.limits.charge(HELD, self._held)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
 
     def _set_limits(self) -> None:
@@ -412,9 +418,13 @@ class DeviceRounds:
                     at = self._word(number, LIMIT)
                     self.driver.write(self.board[at : at + 1], np.array([limit], dtype=np.int64))
 
+    @property
+    def _held(self) -> int:
+        return sum(rows.nbytes for rows in self.relations)
+
     def _row_bytes(self) -> int:
         """The bytes that a relation's rows may take now."""
-        held = sum(rows.nbytes for rows in self.relations)
+        held = self._held
         charged = self.limits.account.held.get(HELD, 0)
         most = MOST_ROWS * (self.limits.spare() + charged)
         return int(min(most, self.driver.free_memory() * MOST_ROWS + held))
@@ -429,6 +439,11 @@ class DeviceRounds:
             columns.append(longer)
         rows.columns = tuple(columns)
         rows.count, rows.begin, rows.end = (at - first for at in (rows.count, rows.begin, rows.end))
+        rows.dropped += first
+        if rows.numbers is not None:
+            rows.numbers.make_room(rows.dropped + capacity)
+        for trie in rows.tries:
+            trie.make(capacity)
         self._place(number)
 
     def _place(self, number: int) -> None:
@@ -440,6 +455,8 @@ class DeviceRounds:
                 launch.follow(rows.columns)
             if launch.into == number:
                 launch.appending = None
+            launch.reread(self.relations[launch.into])
+        self._indexed = None
         if self.board is None:
             return
         read = (rows.begin, rows.end) if self.began else (0, 0)
@@ -450,6 +467,20 @@ class DeviceRounds:
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
+        self._index_again(number)
+
+    def _index_again(self, number: int) -> None:
+        """Adds the rows of a relation to its indexes, which have been made anew."""
+        if not (self.began and self.relations[number].tries):
+            return
+        part = []
+        for trie, of in self.indexes:
+            rows = self.relations[of]
+            to = rows.begin if trie.old else rows.end
+            part += [self._word(of, ROWS), int(trie.old), 0 if of == number else to, to]
+        words = np.array(part, dtype=np.int64)
+        self.board[self.first_index : self.first_index + len(part)] = self.xp.asarray(words)
+        self._index()
 
     def close(self) -> None:
         """Ends the charges of launches."""

@@ -1,5 +1,8 @@
 """Rounds on a device whose kernels append new rows to those of earlier rounds.
 
+A bitmap or a hash set tells which rows are new. Rules may read the rows of earlier rounds by hash
+tries, which grow with the rounds.
+
 All kernels are prepared before the first round (`gpu_ops/rounds.py`), and the host reads a few
 words after each, or after several. A profile runs the rules of a round one after the other, and
 waits for each. The device keeps rounds that began without rows, with their bitmaps and buffers, for
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,18 +24,22 @@ from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
 from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
 from gdatalog.engine.operators.kept import RunFor, run_for
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.growing import GrowingTrie
+    from gdatalog.gpu_ops.growing_rows import GrowingRows
+    from gdatalog.gpu_ops.rounds import DeviceRounds
 
 BY_MARKS = ExecutorChoice(False, "new rows, told by marks on the device")
+BY_NUMBERS = ExecutorChoice(False, "new rows, told by a hash set on the device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +57,9 @@ class RuleJoin:
 
 @dataclass(slots=True)
 class RelationInRounds:
-    """A relation during the rounds: its bitmap, and its rows: at first as blocks, then as
-    `rows`. When memory is short, it has only bitmaps: that of all rows, that at the start of the
-    round, and that of the new rows. `length`: the number of all rows."""
+    """A relation during the rounds: its bitmap, or its place of a hash set, and its rows: at first
+    as blocks, then as `rows`. When memory is short, it has only bitmaps: that of all rows, that at
+    the start of the round, and that of the new rows. `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
@@ -64,6 +71,10 @@ class RelationInRounds:
     count: int = 0  # of new rows
     length: int = 0
     counted: int = 0  # marked rows in the metrics, if there is only a bitmap
+
+    @property
+    def hashed(self) -> bool:
+        return "known" in self.beside
 
     @property
     def marks(self) -> Array:
@@ -132,7 +143,7 @@ class KeptRounds:
     def begins(self, of: StratumRun) -> bool:
         """Begins this run, if it serves it."""
         context = of.context
-        tries = (of.trie_of(ref) for join in self.made_for.joins for ref in join.tries)
+        tries = map(of.trie_of, _read(self.made_for.joins, self.marked))
         if not self.made_for.serves(context, tries):
             return False
         if not self.rounds.again(context.scope, context.limits):
@@ -141,6 +152,11 @@ class KeptRounds:
             table.count = table.length = 0
             context.limits.charge(name, table.nbytes)
         return True
+
+
+def _read(joins: Sequence[JoinPlan], growing: Collection[str]) -> list[TrieRef]:
+    """The indexes that joins read, but for those that grow."""
+    return [ref for join in joins for ref in join.tries if ref.relation not in growing]
 
 
 class RowRounds:
@@ -161,6 +177,8 @@ class RowRounds:
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
+        self.indexed = {ref.relation for each in self.joins for ref in each.join.tries}
+        self.indexes: dict[TrieRef, GrowingTrie] = {}
         self.count, self.kept = len(joins), kept
         self.names = [*marked]
         self.followers: list[_Follower] = []
@@ -224,8 +242,9 @@ class RowRounds:
         """What serves later runs; None if these rounds began with rows."""
         if self.seeded:
             return None
-        tries = [trie for follower in self.followers for trie in follower.nest.tries]
-        made_for = run_for(self.context, [each.join for each in self.joins], tries)
+        joins = [each.join for each in self.joins]
+        tries = [self.of.trie_of(ref) for ref in _read(joins, self.marked)]
+        made_for = run_for(self.context, joins, tries)
         return None if made_for is None else KeptRounds(rounds, self.marked, made_for)
 
     def _rows(self, name: str) -> GrowingRows:
@@ -235,16 +254,16 @@ class RowRounds:
 
     def _begin(self) -> None:
         """Joins the blocks of each relation."""
-        from gdatalog.gpu_ops.rounds import GrowingRows
+        from gdatalog.gpu_ops.growing_rows import GrowingRows
 
         ops = self.of.ops
         for name, table in self.marked.items():
             nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
             count = len(rows[0])
-            passing = name in self.passing
-            most, marks = table.space.size, table.marks
-            table.rows = GrowingRows(rows, count, most, marks, passing, 0, count)
+            passing = name in self.passing and name not in self.indexed
+            most, marks = table.space.size, None if table.hashed else table.marks
+            table.rows = GrowingRows(rows, count, most, table.space, marks, passing, 0, count)
             table.blocks = []
             self.seeded |= count > 0
             self.context.limits.charge(name, table.nbytes)
@@ -254,13 +273,30 @@ class RowRounds:
         join, beside = each.join, self.marked[each.plan.relation].beside
         rows = () if join.given is None else self._rows(join.given.relation).columns
         report = self.context.metrics.run_of(each.plan)
-        sources = Sources(self.of.trie_of, partial(given_rows, rows))
-        form, counts = Form(join.outputs, fresh=True), report is not None
+        sources = Sources(self._trie_of, partial(given_rows, rows))
+        hashed = self.marked[each.plan.relation].hashed
+        form, counts = Form(join.outputs, fresh=True, hashed=hashed), report is not None
+        growing = [at for at, ref in enumerate(join.tries) if ref.relation in self.marked]
         with measured(report):
-            nest = JoinNest(join, form, sources, self.context, beside, counts)
+            nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
             if nest.reason is not None:
                 return None
             return _Follower(each, nest, report, counts_of(nest.printed))
+
+    def _trie_of(self, ref: TrieRef) -> Trie:
+        """The index that a rule reads; of relations of the stratum, one that grows."""
+        if ref.relation not in self.marked:
+            return self.of.trie_of(ref)
+        if ref not in self.indexes:
+            from gdatalog.gpu_ops.growing import GrowingTrie
+
+            table, old = self.marked[ref.relation], ref.version == "old"
+            xp, spans = self.of.ops.xp, table.space.spans
+            made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
+            self.indexes[ref] = made
+            self._rows(ref.relation).tries.append(made)
+        found: Any = self.indexes[ref]
+        return found
 
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""

@@ -9,16 +9,8 @@
 // nothing. A graph repeats rounds while GOES_ON is set: not after the last round, nor if another
 // one might not have room for its rows, or would not be logged.
 #pragma once
+#include "board.cuh"
 #include "work.cuh"
-
-// The words of the board; `gpu_ops/rounds.py` has the same numbers. After the first ones come those
-// of each relation, then those of each rule; a rule's words say where its other words are: `sizes`,
-// which begins with the part of the rows that it reads, and `control`. LOG is the place of the END
-// of each relation after each of the last LOGGED rounds.
-enum Board { HALTED = 0, GOES_ON = 1, ROUNDS = 2, LOG = 3, BOARD_WORDS = 4 };
-// [BEGIN, END): read in this round. With more than LIMIT rows, another round may not have room.
-enum Grown { ROWS = 0, BEGIN = 1, END = 2, LIMIT = 3, GROWN_WORDS = 4 };
-enum Follower { FOUND = 0, FOLLOWS = 1, SIZES = 2, CONTROL = 3, FOLLOWER_WORDS = 4 };
 
 // For a warp: where to append `count` rows. All lanes get the answer.
 template <class B>
@@ -80,11 +72,16 @@ DEVICE void advance(B board, i64 relations, i64 logged) {
 }
 
 // Ends a round of so many rules, and begins the next one. Run by one block.
-KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 logged) {
+KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 first_index, i64 indexes,
+                   i64 logged) {
     SHARED(i64, why, 1);
     const i64 first = BOARD_WORDS + relations * GROWN_WORDS;
     const i64 thread = thread_of_block(), threads = threads_of_block();
     if (thread == 0) why[0] = board[HALTED];
+    for (i64 at = thread; at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS;
+        board[index + FROM] = board[index + TO];
+    }
     block_sync();
     if (why[0] != DONE) return;
     block_sync();
@@ -104,6 +101,10 @@ KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 logged) {
         }
     }
     block_sync();
+    for (i64 at = thread; goes_on && at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS, relation = board[index + INDEX_OF];
+        board[index + TO] = board[relation + (board[index + LACKS] != 0 ? BEGIN : END)];
+    }
     for (i64 at = thread; at < followers; at += threads) {
         const i64 follower = first + at * FOLLOWER_WORDS, control = board[follower + CONTROL];
         give_part(board, follower, goes_on);
