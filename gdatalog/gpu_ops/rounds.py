@@ -269,15 +269,15 @@ class DeviceRounds:
             if self._alike == RECORDED_FROM:
                 self._record()
             self._alike += 1
-            self._launch()
+            (self._graph or self._round)()
         return self._reading()
 
     def _record(self) -> None:
         """Prepares rounds as a graph: if possible one that repeats them, from the next launch
         on."""
-        self._loop = self.driver.looped(self._launch, self.board, GOES_ON)
+        self._loop = self.driver.looped(self._round, self.board, GOES_ON)
         if self._loop is None:
-            self._launch = self.driver.recorded(self._launch)
+            self._graph = self.driver.recorded(self._round)
 
     def _launch_all(self, launches: Sequence[RoundLaunch], ending: Any) -> None:
         for launch in launches:
@@ -304,8 +304,8 @@ class DeviceRounds:
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
         self._alike = 0
-        self._launch: Callable[[], None] = self._round
-        self._loop: Callable[[], None] | None = None
+        self._graph: Callable[[], None] | None = None  # of a round
+        self._loop: Callable[[], None] | None = None  # of all rounds
 
     def _queue(self, launch: RoundLaunch) -> None:
         """Queues the kernel of a rule, and the one that appends its rows."""

@@ -216,6 +216,7 @@ class RowRounds:
         finally:
             for follower in self.followers:
                 follower.tell()
+            self.followers = []  # they reference this object
             rounds.close()
         self.kept = kept or self._kept(rounds)
         return True
