@@ -402,12 +402,12 @@ class Stopping(HostDriver):
 class Polled(Dealt):
     """Its kernels of joins and fixpoints are asked to end while they run."""
 
-    def _share(self, *given: Any) -> Any:
+    def run(self, *given: Any) -> Any:
         drivers: list[Any] = [self.driver, *(gpu.driver for gpu in self.others)]
         for driver in drivers:
             driver.polls = 5
         try:
-            return super()._share(*given)
+            return super().run(*given)
         finally:
             for driver in drivers:
                 driver.polls = 0
