@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -210,6 +211,20 @@ def test_little_work_stays_on_the_first() -> None:
         assert "cuda:1" not in explained and "\n│ on cuda:0\n" in explained
         assert explained.startswith("on cuda:0,1 (asked for), strategy lftj")
         assert launches(device.others[0]) in {0, None}
+
+
+def test_indexes_that_would_take_long_to_copy_stay_on_the_first() -> None:
+    """The work has to pay for the copies, and those of a query's indexes are in its explanation."""
+    device = group()
+    with database(device) as db:
+        db["E"] = EDGES
+        for room, name in ((1e2, "depth-first:"), (1e6, "depth-first on cuda:0 and cuda:1:")):
+            db.workspace.tune(shared_from=1000, shared_bytes=room)
+            assert name in str(db.explain(TRIANGLES))
+            assert launches(device.others[0]) in {0, None}
+            assert answer(db, TRIANGLES) == expected(TRIANGLES)
+            assert name in re.sub(r" \([^)]*\)", "", str(db.profile(TRIANGLES)))
+        assert launches(device.others[0]) != 0
 
 
 def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:

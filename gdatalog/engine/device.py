@@ -206,10 +206,17 @@ class Cpu:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-def shared_by(members: tuple[str, ...], rows: float, thresholds: Thresholds) -> Shared | None:
+def shared_by(
+    members: tuple[str, ...],
+    rows: float,
+    thresholds: Thresholds,
+    copied: Callable[[], float] = float,
+) -> Shared | None:
     """How a device's members share a join or fixpoint that expects to look at this many rows; None
-    if the first member runs it alone."""
+    if the first member runs it alone. `copied`: the bytes of the indexes that the others copy."""
     if len(members) < 2 or rows < thresholds.shared_from:
+        return None
+    if rows < thresholds.shared_from * (1 + copied() / thresholds.shared_bytes):
         return None
     pieces = int(rows / thresholds.shared_piece / len(members))
     return Shared(members, max(1, min(pieces, thresholds.shared_pieces)))
