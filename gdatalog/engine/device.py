@@ -14,7 +14,6 @@ from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.chunks import LARGEST_CHUNK
-from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
     from gdatalog.gpu_ops.transfers import Slices
+    from gdatalog.gpu_ops.walk import PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -93,15 +93,6 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
-
-
-class PreparedLoops(Protocol):
-    """Loops whose buffers and arguments are at hand on a device."""
-
-    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
-        """The rows for the values of parameters in this scope, on the host if they are few. None:
-        the loops are at hand no more, or there is no room for them. What the loops take stays
-        charged."""
 
 
 class Accelerator(Device, Protocol):

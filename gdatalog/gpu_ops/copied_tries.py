@@ -24,7 +24,7 @@ class CopiedTries:
         self._walks.drop_launches()
         self._made.clear()
 
-    def trie(self, trie: Trie | Tallied) -> Trie | Tallied:
+    def trie(self, trie: Trie) -> Trie:
         """The copy of a trie, made on first use. A `Tallied` needs none."""
         if isinstance(trie, Tallied):
             return trie
@@ -36,7 +36,7 @@ class CopiedTries:
             found = self._made[trie] = Trie(levels, trie.total, *copies)
         return found
 
-    def fits(self, tries: Sequence[Trie | Tallied]) -> bool:
+    def fits(self, tries: Sequence[Trie]) -> bool:
         """Whether there is room for the tries that are not copied yet."""
         copied = [trie for trie in tries if not isinstance(trie, Tallied)]
         missing = {id(trie): trie.nbytes for trie in copied if trie not in self._made}

@@ -19,7 +19,7 @@ from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import KeptLaunch, Walks
+from gdatalog.gpu_ops.walk import PreparedLoops, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -107,7 +107,7 @@ class Gpu:
         """The rounds of a fixpoint with these relations, without rules yet."""
         return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
 
-    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """The launch of a plan over its tries, for runs with other parameters."""
         return self.walks.prepared(run, has_run)
 

@@ -31,7 +31,7 @@ from gdatalog.gpu_ops.helper import Helper, HelperStopped, Pieces
 from gdatalog.gpu_ops.launch import Launch, Part, Steps
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.share import Found, Share
-from gdatalog.gpu_ops.walk import KeptLaunch
+from gdatalog.gpu_ops.walk import KeptLaunch, PreparedLoops
 from gdatalog.limits import Limits
 from gdatalog.plan.placement import Shared
 from gdatalog.records import replace
@@ -87,7 +87,7 @@ class DeviceGroup(Gpu):
 
         return self._deal(piece, run, run.shared)
 
-    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | GroupLaunch | None:
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """The launches of a plan over its tries, for runs with other parameters; None also if it
         runs in more pieces than there are GPUs."""
         if run.shared is None or not run.printed.parallel:
@@ -276,7 +276,7 @@ class GroupLaunch:
         self._group, self._launches = group, launches
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if a launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
         shares: list[Share] = []
         taken: list[tuple[KeptLaunch, Launch]] = []
         parts = len(self._launches)

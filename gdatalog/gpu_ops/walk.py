@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from gdatalog.calls import Block, LoopRun
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
@@ -30,6 +31,15 @@ COMPILERS = 2  # threads that compile kernels before they are needed
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
 
 
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
+
+
 class KeptLaunch:
     """A launch that is kept, for a query that is asked again: it runs until the cache of tries
     drops it, or another one replaces it."""
@@ -39,7 +49,7 @@ class KeptLaunch:
         self._used = walks.indexes.uses(run.tries)
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
         launch = self.taken(scope, limits)
         if launch is None:
             return None
