@@ -241,6 +241,19 @@ def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
         assert launches(device.others[0]) != 0
 
 
+def test_a_small_fixpoint_runs_on_the_first_once_it_is_compiled() -> None:
+    device = group()
+    device.driver.compiles_ahead = True  # type: ignore[misc]
+    with gd.connect(device="cpu") as db, device.driver.use():
+        db.workspace.device = device
+        db["E"] = EDGES
+        assert "by tiles" not in str(db.profile(CLOSURE))
+        for coming in [*device.walks._coming.values()]:
+            coming.result(timeout=60)
+        assert "by tiles of cuda:0" in str(db.profile(CLOSURE))
+        assert answer(db, CLOSURE) == expected(CLOSURE)
+
+
 def test_an_explanation_says_what_is_shared() -> None:
     with database(group(3)) as db:
         db["E"] = EDGES

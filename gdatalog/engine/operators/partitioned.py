@@ -129,7 +129,7 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
         return suited
     enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
     small = WithFallback(SemiNaive(draft.planned), enough, suited)
-    if context.device is CPU or len(context.device.members) > 1:
+    if context.device is CPU:
         return small
     return WithFallback(WhenCompiled(found), (Uncompiled(),), small)
 
@@ -496,7 +496,7 @@ class PartitionedStratum(StratumRun):
         seconds = perf_counter() - started[0]
         name, threads = self.description, min(context.settings.workers, len(task.values))
         if context.device is not CPU:
-            name += f", by tiles {self.shared or f'of {context.device.name}'}"
+            name += f", by tiles {self.shared or f'of {context.device.members[0]}'}"
             threads = 0
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         costs = time_spent() - started[1]
