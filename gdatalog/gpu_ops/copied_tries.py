@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary, ref
 
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.storage.count_tables import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
+
+Derived = tuple[list[ref[Trie]], Trie]
 
 
 class CopiedTries:
@@ -17,12 +19,16 @@ class CopiedTries:
     def __init__(self, gpu: Gpu) -> None:
         self.driver, self._walks = gpu.driver, gpu.walks
         self._made: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
+        # What is derived from copies, by one of them: the others, and the result.
+        self._derived: WeakKeyDictionary[Trie, list[Derived]] = WeakKeyDictionary()
         gpu.driver.relief = self.let_go
+        gpu.kept.derived_apart = self.derived
 
     def let_go(self) -> None:
         """Drops all copies, and the launches that read them; those in use are freed later."""
         self._walks.drop_launches()
         self._made.clear()
+        self._derived.clear()
 
     def trie(self, trie: Trie) -> Trie:
         """The copy of a trie, made on first use. A `Tallied` needs none."""
@@ -44,6 +50,16 @@ class CopiedTries:
             return True
         with self.driver.use():
             return sum(missing.values()) <= SHARE * self.driver.free_memory()
+
+    def derived(self, tries: Sequence[Trie], make: Callable[[], Trie]) -> Trie:
+        """What `make` computes from these copies alone; kept as long as they are."""
+        known = self._derived.setdefault(tries[0], [])
+        for others, found in known:
+            if [other() for other in others] == list(tries[1:]):
+                return found
+        found = make()
+        known.append(([ref(trie) for trie in tries[1:]], found))
+        return found
 
     def _level(self, level: TrieLevel) -> TrieLevel:
         """The copy of a level, which several tries may share."""

@@ -37,7 +37,7 @@ from gdatalog.threads import begun
 # until AWAKE seconds it gives way to other threads, but does not sleep, since the shortest sleep
 # takes 50 microseconds. Then it sleeps between polls: for 1/SHARE of the time that it has waited,
 # at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
-BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 64  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
