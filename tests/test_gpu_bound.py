@@ -256,7 +256,7 @@ def test_several_devices_answer_as_one(made: list[Launch]) -> None:
         made.clear()
         asked.there.workspace.device.others[0].driver.relief()  # drops what it keeps
         asked.rows(COUNT)
-        assert [launch.shared.driver.number for launch in made] == [1]
+        assert {launch.shared.driver.number for launch in made} == {0, 1}
 
 
 # One relation by one rule, or a few.

@@ -16,8 +16,9 @@ Derived = tuple[list[ref[Trie]], Trie]
 class CopiedTries:
     """Copies of the first GPU's tries on another GPU, kept as long as the originals."""
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.driver, self._walks = gpu.driver, gpu.walks
+    def __init__(self, gpu: Gpu, dropping: Callable[[], None]) -> None:
+        """`dropping`: called before copies are dropped, because launches read them."""
+        self.driver, self._dropping = gpu.driver, dropping
         self._made: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
         # What is derived from copies, by one of them: the others, and the result.
         self._derived: WeakKeyDictionary[Trie, list[Derived]] = WeakKeyDictionary()
@@ -26,7 +27,7 @@ class CopiedTries:
 
     def let_go(self) -> None:
         """Drops all copies, and the launches that read them; those in use are freed later."""
-        self._walks.drop_launches()
+        self._dropping()
         self._made.clear()
         self._derived.clear()
 

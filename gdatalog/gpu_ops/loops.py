@@ -143,8 +143,9 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
+    hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
     lines = [
-        _HEAD,
+        '#include "hashing.cuh"\n' * hashed + _HEAD,
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",

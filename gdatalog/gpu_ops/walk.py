@@ -23,12 +23,15 @@ from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.records import cached_property
 from gdatalog.storage.row_ops import DeviceOps
 
 MOST_KERNELS = 256
 COMPILERS = 2  # threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
+# The same of fixpoints: how many; all take at most one part of so many of the free memory.
+MOST_FIXPOINTS, KEPT_SHARE = 16, 8
 
 
 class PreparedLoops(Protocol):
@@ -74,6 +77,33 @@ class KeptLaunch:
         self._walks.keep(self._printed, launch)
 
 
+class KeptFixpoints:
+    """The fixpoints that are prepared on one device, for queries that run them again."""
+
+    def __init__(self, driver: CupyDriver) -> None:
+        self._driver = driver
+        self._kept: dict[object, Any] = {}
+
+    @cached_property
+    def _most(self) -> int:
+        """The bytes that all may take."""
+        return self._driver.free_memory() // KEPT_SHARE
+
+    def keep(self, key: object, found: Any) -> None:
+        """Keeps a fixpoint; those that were used least recently make room."""
+        kept = self._kept
+        kept[key] = found
+        while len(kept) > MOST_FIXPOINTS or sum(each.nbytes for each in kept.values()) > self._most:
+            kept.pop(next(iter(kept))).leave()
+
+    def take(self, key: object) -> Any | None:
+        return self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        while self._kept:
+            self._kept.popitem()[1].leave()
+
+
 class Walks:
     """The kernels of plans on one device."""
 
@@ -85,6 +115,7 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
+        self.fixpoints = KeptFixpoints(driver)
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
@@ -147,9 +178,12 @@ class Walks:
         rooms: Mapping[str, int] = MappingProxyType({}),
     ) -> Steps[list[Block]]:
         """The same for a part of the units of the plan's first level. `rooms`: the number of
-        elements that a tile needs of scratch whose size does not depend on tries."""
+        elements that a tile needs of scratch whose size does not depend on tries. The caller keeps
+        the launch, if it wants so (`kept`)."""
         again = not rooms and not run.beside
         launch = self._launches.pop(id(run.printed), None) if again else None
+        if run.kept:
+            launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, rooms)
@@ -158,6 +192,8 @@ class Walks:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
+        if run.kept is not None and launch.again:
+            run.kept.append(launch)
         return found
 
     def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
@@ -199,8 +235,9 @@ class Walks:
         return True
 
     def drop_launches(self) -> None:
-        """Drops launches that are kept, because they hold parts of tries."""
+        """Drops what is kept for later runs, because it holds parts of tries."""
         self._launches.clear()
+        self.fixpoints.clear()
 
     def forget(self) -> None:
         """Frees kernels and arrays."""
@@ -208,7 +245,7 @@ class Walks:
             self._compilers.shutdown(wait=False, cancel_futures=True)
             self._compilers = None
         self._coming.clear()
-        self._launches.clear()
+        self.drop_launches()
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()

@@ -13,7 +13,7 @@ overlap. The function can end at any row, and the emitted rows remain valid: it 
 before it marks a row. The next call starts from the unit of the first queued row; rows that it
 meets again are marked.
 
-A GPU's tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
+A GPU's hash set is `known`. Its tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Expr
-from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf, write_row
 from gdatalog.printer.nest import NestPrinter, Point
 
@@ -42,9 +41,7 @@ class NewRows(RowLeaf):
         self.unwritten = unwritten
 
     def start(self, nest: NestPrinter) -> None:
-        if nest.tile and self.hashed:
-            raise Unprintable("hash sets of rows are not printed for tiles")
-        assert nest.tile or not self.unwritten
+        assert not self.unwritten or (nest.tile and not self.hashed)
         space = nest.arguments.plain("given", "space")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -53,7 +50,7 @@ class NewRows(RowLeaf):
             nest.at_stop = f"state[{TRIED}] += tried"
         if self.waits(nest):
             nest.text.line("waiting = 0")
-        if self.hashed:
+        if self.hashed and not nest.tile:
             nest.text.line(f"shift = {space}[{2 * len(self.outputs)}]")
 
     def finish(self, nest: NestPrinter) -> None:
@@ -149,7 +146,7 @@ class NewRows(RowLeaf):
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
         """Emits a row of a lane. The tile's lanes allocate room for their rows together, when they
         converge (kernels/walk.cuh)."""
-        marks = nest.arguments.plain("result", "marks")
+        marks = nest.arguments.plain("result", "known" if self.hashed else "marks")
         if self.unwritten:
             nest.text.line(f"mark({marks}, {code})")
             return
