@@ -36,9 +36,9 @@ from gdatalog.engine.operators.row_rounds import (
     RelationInRounds,
     RowRounds,
     RuleJoin,
-    ended_round,
     given_rows,
     last_step,
+    told_round,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.prepared_rules import PreparedRules
@@ -367,7 +367,8 @@ class MarkedRounds(StratumRun):
                 if not all(self._find(each, marked) for each in followers):
                     return False
                 self._advance(marked)
-                ended_round(self.record, marked, work)
+                self.record.end_round()
+                told_round(marked, work)
         return True
 
     def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:

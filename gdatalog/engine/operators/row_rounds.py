@@ -21,7 +21,7 @@ from gdatalog.calls import COUNTS
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
-from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
+from gdatalog.engine.metrics import Round, RuleRun, measured
 from gdatalog.engine.operators.kept import RunFor, run_for
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step, TrieRef
@@ -201,14 +201,12 @@ class RowRounds:
             if kept is None and not self._prepared(rounds):
                 return False
             for ended in self._steps(rounds) if lasting else rounds.run():
-                for new in ended:
-                    self._take(rounds, new)
-                    if self.began:
-                        work.round = (work.round or 0) + 1
-                        ended_round(self.record, self.marked, work)
-                    else:
-                        self.record.end_round()
-                    self.began, mark = True, self.record.mark()
+                self._take(rounds, ended)
+                self.record.end_round(len(ended))
+                if self.began or len(ended) > 1:
+                    work.round = (work.round or 0) + len(ended) - (not self.began)
+                    told_round(self.marked, work)
+                self.began, mark = True, self.record.mark()
                 self.context.limits.poll()
         except MemoryError:
             self.record.back_to(mark)
@@ -309,11 +307,11 @@ class RowRounds:
             follows = None if given is None else self.names.index(given.relation)
             rounds.add(RoundLoops(run, follows, self.names.index(relation)))
 
-    def _take(self, rounds: DeviceRounds, new: Sequence[int]) -> None:
-        """Takes the numbers of new rows of a round."""
-        for table, count in zip(self.marked.values(), new, strict=True):
-            table.count = count
-            table.length += count
+    def _take(self, rounds: DeviceRounds, ended: Sequence[Sequence[int]]) -> None:
+        """Takes the numbers of new rows of rounds."""
+        for table, counts in zip(self.marked.values(), zip(*ended, strict=True), strict=True):
+            table.count = counts[-1]
+            table.length += sum(counts)
         for follower, found in zip(self.followers, rounds.found, strict=False):
             follower.found(found)
 
@@ -340,14 +338,11 @@ class RowRounds:
             yield rounds.end_round()
 
 
-def ended_round(
-    record: StratumMetrics, marked: Mapping[str, RelationInRounds], work: WorkItem
-) -> None:
-    """Records and reports the end of a round."""
+def told_round(marked: Mapping[str, RelationInRounds], work: WorkItem) -> None:
+    """Reports the end of a round."""
     new = {name: table.count for name, table in marked.items()}
     total = {name: table.length for name, table in marked.items()}
     assert work.round is not None
-    record.end_round()
     Round(work.round, new, total).tell(work)
 
 
