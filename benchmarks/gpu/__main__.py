@@ -28,6 +28,7 @@ SUITES = {
     "random": ("random_graphs", 0.53),
     "compiling": ("compiling", 0.55),
     "overhead": ("overhead", 0.6),
+    "constants": ("constants", 0.62),
     "recursion": ("recursion", 1.0),
 }
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "gpu"
