@@ -155,6 +155,7 @@ def _ours(setting: Setting, edges: Edges, on_gpu: bool) -> Ours:
 def _asking(ours: Ours, text: str, strategy: str) -> Callable[[], object]:
     def work() -> object:
         ours.db.workspace.results.clear()
+        ours.db.workspace.catalog.bound.clear()
         found = ours.db.query(text, strategy=strategy)  # type: ignore[arg-type]
         return found.fetchall() if len(found) == 1 else None
 
