@@ -34,7 +34,12 @@ AT_ONCE = {
     "compiled_rounds_from": 1 << 60,
     "worklist_rounds": 1 << 40,
 }
-OPENING = "import gdatalog as gd; from time import perf_counter as now; t = now(); {}; print(now() - t)"
+OPENING = """
+import gdatalog as gd
+from time import perf_counter as now
+began = now()
+{}
+print(now() - began)"""
 CONNECT = 'gd.connect(device="{}").close()'
 
 

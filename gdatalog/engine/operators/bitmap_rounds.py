@@ -27,7 +27,7 @@ from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.base import KERNELS, LeafOperator
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
     RelationInRounds,
@@ -43,6 +43,8 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
@@ -71,6 +73,10 @@ class BitmapRounds(LeafOperator):
     @property
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        turns = expected.rounds * len(self.rules)
+        return Work(expected.looked, turns=turns, launches=KERNELS)
 
     def prepare(self, context: ExecutionContext) -> PreparedRules:
         return PreparedRules(self.rounds.of)

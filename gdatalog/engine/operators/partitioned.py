@@ -39,7 +39,9 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.join_plan import Join, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
@@ -84,6 +86,9 @@ class Partitioned(LeafOperator):
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.of.pairs
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked, turns=len(self.rules), everywhere=True)
 
     def begun(
         self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None
