@@ -29,6 +29,7 @@ SUITES = {
     "compiling": ("compiling", 0.55),
     "overhead": ("overhead", 0.6),
     "constants": ("constants", 0.62),
+    "programs": ("programs", 0.8),
     "recursion": ("recursion", 1.0),
 }
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "gpu"
