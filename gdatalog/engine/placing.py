@@ -8,7 +8,7 @@ the plan, and depends on sizes only. The GPU is opened when the first stratum go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gdatalog.engine.choose import looked_at, work_of_rule
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
@@ -17,7 +17,7 @@ from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators.base import KERNELS, work_of
 from gdatalog.engine.operators.host import OnHost
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.operators.placed import Placed, there
+from gdatalog.engine.operators.placed import Placed, bytes_there, there
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.placement import (
@@ -28,15 +28,36 @@ from gdatalog.planner.placement import (
     place_strata,
 )
 from gdatalog.planner.rewrite.counts_read import asks_for_counts
-from gdatalog.planner.rewrite.program_sizes import Expected, ProgramSizes
+from gdatalog.planner.rewrite.program_sizes import Expected, ProgramSizes, SizedBody, bodies_of
+from gdatalog.planner.rewrite.rounds_cost import PARTNERS
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
 BYTES = 4  # of a value that is expected
-LIKE = 8.0  # an estimate holds if it is off by at most this factor
-MOST_TIMES = 16  # that the strata of a program are placed
+LIKE, FEW = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
+SHARE = 0.5  # seconds hold that are off by at most this share of them
+MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
+
+
+@dataclass(frozen=True, slots=True)
+class ReadByRules:
+    """What placing needs of a stratum's rules. `rows_of`: the relations of which more than the
+    number of rows is needed."""
+
+    bodies: Sequence[SizedBody]
+    arities: Mapping[str, int]
+    names: Sequence[str]
+    rows_of: frozenset[str]
+
+    @staticmethod
+    def of(stratum: Stratum, inputs: StratumInputs) -> ReadByRules:
+        atoms = [(rule, atom.name) for rule in stratum.rules for atom in rule.atoms]
+        lower = sorted({name for _, name in atoms} - {*stratum.relations})
+        rows_of = frozenset(name for rule, name in atoms if not asks_for_counts(rule, (name,)))
+        arities = {name: inputs.schemas[name].arity for name in stratum.relations}
+        return ReadByRules(bodies_of(stratum), arities, lower, rows_of)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,73 +71,87 @@ class ProgramPlacement:
 
     strata: Sequence[Stratum]
     relation: Callable[[str], Relation | None]
-    given: Callable[[str], float] = lambda name: 0.0
+    given: Callable[[str], float]
     asked: Collection[str] = ()
     alone: bool = False
-    on_device: Collection[tuple[str, ...]] | None = None
-    rows: dict[str, float] = field(default_factory=dict)  # that the last placement counted with
+    on_device: Collection[tuple[str, ...]] = ()
     times: int = 0
+    # What the last placement counted with: seconds of strata on both sides, and rows.
+    seconds: dict[tuple[str, ...], tuple[float, float]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], ReadByRules] = field(default_factory=dict)
+
+    def read(self, stratum: Stratum, inputs: StratumInputs) -> ReadByRules:
+        found = self._read.get(stratum.relations)
+        if found is None:
+            found = self._read[stratum.relations] = ReadByRules.of(stratum, inputs)
+        return found
+
+    def statistics(self, name: str) -> RelationStatistics | None:
+        held = self.relation(name)
+        return None if held is None or not held.types else held.statistics
 
     def pays(self, own: PlaceableStratum, sizes: ProgramSizes, inputs: StratumInputs) -> bool:
         """Whether a stratum, whose inputs and expected `sizes` are known, runs on the device."""
-        copies = 0.0
-        for name in (*own.reads, *own.relations):
-            copies += self._seconds(name, sizes, inputs)
-        if not might_pay(own, copies):
+        copies = sum([self._copy(name, sizes, inputs) for name in (*own.reads, *own.relations)])
+        least = inputs.context.thresholds.gpu_rule  # to be gained, for this look to pay
+        if not might_pay(own, copies - least):
             return False
-        if self.on_device is None or (self.times < MOST_TIMES and self._others(own, sizes)):
+        if own.relations not in self.seconds or self._others(own, sizes, least):
             self.times += 1
             self._place(own, sizes, inputs)
-        assert self.on_device is not None
         return own.relations in self.on_device
 
-    def _others(self, own: PlaceableStratum, sizes: ProgramSizes) -> bool:
-        """Whether there are other numbers of rows than the last placement counted with."""
+    def _others(self, own: PlaceableStratum, sizes: ProgramSizes, least: float) -> bool:
+        """Whether there are other costs or rows than the last placement counted with."""
+        for before, now in zip(self.seconds[own.relations], own.seconds, strict=True):
+            if not abs(before - now) <= max(least, SHARE * before):
+                return True
         for name in (*own.reads, *own.relations):
-            before, now = self.rows.get(name, 0.0), float(sizes.statistics(name).rows)
-            if not now / LIKE <= before + 1 <= LIKE * (now + 1):
+            expected, rows = self.rows[name], sizes.statistics(name).rows
+            if not rows / LIKE <= expected + FEW <= LIKE * (rows + FEW):
                 return True
         return False
 
     def _place(self, own: PlaceableStratum, sizes: ProgramSizes, inputs: StratumInputs) -> None:
         """Places a stratum and those above it."""
         context, left = inputs.context, [*self.strata]
-        thresholds, threads = context.thresholds, context.settings.workers
-        while left and left[0].relations != own.relations:
+        thresholds = context.thresholds
+        while left[0].relations != own.relations:
             del left[0]
+        if self.times > MOST_TIMES:
+            del left[1:]
+        read = [self.read(each, inputs) for each in left]
+        lower = {name for each in read for name in each.names} - sizes.assumed.keys()
+        below = sum([sizes.statistics(name).rows for name in sorted(lower)])
+        sizes.most = PARTNERS * sum([each.rows for each in sizes.assumed.values()], below)
         placeable = [own]
-        for each in left[1:]:
+        for each, needs in zip(left[1:], read[1:], strict=True):
             context.limits.poll()
-            work = _usual(each, sizes.add(each, _arities(each, inputs)))
-            placeable.append(_placeable(each, work, work, context))
+            work = usual_work(each, sizes.add(each, needs.bodies, needs.arities))
+            placeable.append(_placeable(each, needs, work, work, context))
         names = dict.fromkeys(n for each in placeable for n in (*each.relations, *each.reads))
-        seconds = {name: self._seconds(name, sizes, inputs) for name in names}
-        self.rows = {name: float(sizes.statistics(name).rows) for name in names}
-        counted = names.keys() - {*self.asked}  # only the number of their rows is read
-        for rule in (rule for each in left for rule in each.rules):
-            counted -= {a.name for a in rule.atoms if not asks_for_counts(rule, (a.name,))}
-        seconds.update(dict.fromkeys(sorted(counted), 0.0))
-        known = {name: held for name in names if (held := self.relation(name)) is not None}
-        here = {name for name, held in known.items() if held.store.on_host}
-        lying = {name for name, held in known.items() if held.store.on_device is not None}
-        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, threads)
-        least += thresholds.gpu_opening if self.alone else 0.0
-        least = 0.0 if lying - here else least
-        draft = PlacementDraft(placeable, seconds, here, lying, sorted(self.asked), least)
+        rows_of = {*self.asked}.union(*(each.rows_of for each in read))
+        copies = {n: self._copy(n, sizes, inputs) if n in rows_of else 0.0 for n in names}
+        known = [(name, held.store) for name in names if (held := self.relation(name)) is not None]
+        here = {name for name, store in known if store.on_host}
+        lying = {name for name, store in known if store.on_device is not None}
+        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
+        least = 0.0 if lying - here else least + thresholds.gpu_opening * self.alone
+        draft = PlacementDraft(placeable, copies, here, lying, sorted(self.asked), least)
         place_strata(draft)
         self.on_device = draft.on_device
+        self.seconds = {each.relations: each.seconds for each in placeable}
+        self.rows = {name: sizes.statistics(name).rows for name in names}
 
-    def statistics(self, name: str) -> RelationStatistics | None:
-        held = self.relation(name)
-        return None if held is None or not held.types else held.statistics
-
-    def _seconds(self, name: str, sizes: ProgramSizes, inputs: StratumInputs) -> float:
-        """What it takes to copy a relation."""
+    def _copy(self, name: str, sizes: ProgramSizes, inputs: StratumInputs) -> float:
+        """The seconds that a copy of a relation takes."""
         held = None if name in sizes.assumed else self.relation(name)
-        if held is not None:
-            return (held.nbytes if held.types else 0) / inputs.context.thresholds.gpu_bus
-        rows = sizes.statistics(name).rows
-        return rows * BYTES * inputs.schemas[name].arity / inputs.context.thresholds.gpu_bus
+        if held is None:
+            size = sizes.statistics(name).rows * BYTES * inputs.schemas[name].arity
+        else:
+            size = held.nbytes if held.types else 0
+        return size / inputs.context.thresholds.gpu_bus
 
 
 def placed(
@@ -130,13 +165,16 @@ def placed(
     on_cpu = plan(here)
     if inputs.limit is not None:
         return Placed(on_cpu, "cpu", "not all rows are wanted")
-    program = inputs.placement or ProgramPlacement([stratum], _lower(stratum, inputs), _own(inputs))
-    sizes = ProgramSizes(program.statistics, program.given)
-    expected = sizes.add(stratum, _arities(stratum, inputs))
+    program = inputs.placement or _alone(stratum, inputs)
+    needs, sizes = program.read(stratum, inputs), ProgramSizes(program.statistics, program.given)
+    expected = sizes.add(stratum, needs.bodies, needs.arities)
     work = work_of(on_cpu, expected, context)
-    own = _placeable(stratum, work, work if work.everywhere else _usual(stratum, expected), context)
+    usual = work if work.everywhere else usual_work(stratum, expected)
+    own = _placeable(stratum, needs, work, usual, context)
+    seeds = sum(bytes_there(part) for parts in inputs.seeds.values() for part in parts)
+    own = replace(own, cpu=own.cpu + seeds / context.thresholds.gpu_bus)
     if not program.pays(own, sizes, inputs):
-        return Placed(on_cpu, "cpu", _why(work, expected, own, program, False))
+        return Placed(on_cpu, "cpu", _why(work, expected, needs, program, False))
     if later.open() is None:
         return Placed(on_cpu, "cpu", later.why_not)
     gpu = later.device
@@ -144,29 +182,20 @@ def placed(
     found = plan(there(inputs, gpu.name))
     if isinstance(found, OnHost):
         return Placed(found.then, "cpu", found.reason)
-    if not work.everywhere:
-        own = _placeable(stratum, work, work_of(found, expected, context), context)
-        if not program.pays(own, sizes, inputs):
-            return Placed(on_cpu, "cpu", _why(work, expected, own, program, False))
+    if not work.everywhere:  # only now it is known how the device works
+        device = work_of(found, expected, context).on_device(context.thresholds)
+        if not program.pays(replace(own, device=device), sizes, inputs):
+            return Placed(on_cpu, "cpu", _why(work, expected, needs, program, False))
     if isinstance(found, Once) and len(stratum.rules) > 1:
         draft = StratumDraft(stratum, here)
         pairs = zip(stratum.rules, found.of.plans, strict=True)
-        plans = tuple((_left(rule, own, draft), later) for rule, (own, later) in pairs)
+        plans = tuple((_left(rule, first, draft), later) for rule, (first, later) in pairs)
         found = Once(replace(found.of, plans=plans))
-    return Placed(found, gpu.name, _why(work, expected, own, program, True))
+    return Placed(found, gpu.name, _why(work, expected, needs, program, True))
 
 
-def _placeable(
-    stratum: Stratum, here: Work, there: Work, context: ExecutionContext
-) -> PlaceableStratum:
-    thresholds, threads = context.thresholds, context.settings.workers
-    reads = sorted({a.name for rule in stratum.rules for a in rule.atoms} - {*stratum.relations})
-    cpu, device = here.on_cores(thresholds, threads), there.on_device(thresholds)
-    return PlaceableStratum(stratum.relations, reads, cpu, device)
-
-
-def _usual(stratum: Stratum, expected: Expected) -> Work:
-    """What evaluates a stratum as far as is known before it is planned for a device."""
+def usual_work(stratum: Stratum, expected: Expected) -> Work:
+    """What is expected to evaluate a stratum, before it is planned for a device."""
     rules = max(1, len(stratum.rules))
     if not stratum.recursive:
         return Work(expected.looked, turns=rules)
@@ -174,12 +203,32 @@ def _usual(stratum: Stratum, expected: Expected) -> Work:
     return Work(expected.looked, new=expected.rows, turns=turns, launches=KERNELS)
 
 
+def _alone(stratum: Stratum, inputs: StratumInputs) -> ProgramPlacement:
+    """The placement of a stratum of which no reader is known."""
+
+    def relation(name: str) -> Relation | None:
+        return None if name in stratum.relations else inputs.relation(name)
+
+    def given(name: str) -> float:
+        return float(sum(map(count_of, inputs.seeds.get(name, ()))))
+
+    return ProgramPlacement([stratum], relation, given)
+
+
+def _placeable(
+    stratum: Stratum, needs: ReadByRules, here: Work, there: Work, context: ExecutionContext
+) -> PlaceableStratum:
+    cpu = here.on_cores(context.thresholds, context.settings.workers)
+    device = there.on_device(context.thresholds)
+    return PlaceableStratum(stratum.relations, needs.names, cpu, device)
+
+
 def _why(
-    work: Work, expected: Expected, own: PlaceableStratum, program: ProgramPlacement, there: bool
+    work: Work, expected: Expected, needs: ReadByRules, program: ProgramPlacement, there: bool
 ) -> str:
     """What decides where a stratum runs: its work, and where the bytes lie that it reads."""
-    read = [held for held in map(program.relation, own.reads) if held is not None and held.types]
-    here = sum(held.nbytes for held in read if not held.store.on_device)
+    read = [held for held in map(program.relation, needs.names) if held is not None and held.types]
+    here = sum(held.nbytes for held in read if held.store.on_device is None)
     lying = sum(held.nbytes for held in read if not held.store.on_host)
     words = looked_at(work.looked + work.arrays)
     if expected.rounds > 1:
@@ -194,23 +243,9 @@ def _left(rule: CheckedRule, plan: RulePlan, draft: StratumDraft) -> RulePlan:
     """The plan of one of several rules: the one for the CPU if it does not pay."""
     context, here = draft.context, draft.plan(rule, first=True)
     thresholds, work = context.thresholds, work_of_rule(here, context)
-    read = [draft.inputs.relation(atom.name) for atom in rule.atoms]
+    read = [draft.inputs.relation(name) for name in {atom.name for atom in rule.atoms}]
     far = sum(held.nbytes for held in read if held.types and not held.store.on_host)
     cpu = work.on_cores(thresholds, context.settings.workers) + far / thresholds.gpu_bus
     if work.on_device(thresholds) < cpu:
         return plan
     return replace(here, left=looked_at(work.looked + work.arrays))
-
-
-def _arities(stratum: Stratum, inputs: StratumInputs) -> dict[str, int]:
-    return {name: inputs.schemas[name].arity for name in stratum.relations}
-
-
-def _lower(stratum: Stratum, inputs: StratumInputs) -> Callable[[str], Relation | None]:
-    """The relations that a stratum reads."""
-    return lambda name: None if name in stratum.relations else inputs.relation(name)
-
-
-def _own(inputs: StratumInputs) -> Callable[[str], float]:
-    """The rows that relations of a stratum have without its rules."""
-    return lambda name: float(sum(map(count_of, inputs.seeds.get(name, ()))))

@@ -68,6 +68,10 @@ class PlaceableStratum:
     cpu: float
     device: float
 
+    @property
+    def seconds(self) -> tuple[float, float]:
+        return self.cpu, self.device
+
 
 @dataclass(slots=True, eq=False)
 class PlacementDraft:

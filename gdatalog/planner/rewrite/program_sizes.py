@@ -1,25 +1,31 @@
 """The sizes of relations that are not evaluated yet, and the work on them, stratum by stratum.
 
-These are means, as in `rounds_cost.py`. A recursion is followed in numbers: the rows of a round are
-as many as its joins give for those of the round before, and fall at random among all rows that its
-columns could have. So it ends once few new rows come, or most of these rows are there.
+These are means, as in `rounds_cost.py`. A recursion is followed in numbers: its joins give the rows
+of a round for those of the round before, which fall at random among the rows that there may be. So
+it ends once few new rows come, or most of these are there. How many there may be is not known:
+between a few partners of each value and all pairs of values, so the geometric mean is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import exp, prod
+from math import exp, prod, sqrt
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.rewrite.rounds_cost import Collapse, FixpointRelation, names_of, once
+from gdatalog.planner.rewrite.rounds_cost import (
+    PARTNERS,
+    Collapse,
+    FixpointRelation,
+    names_of,
+    once,
+)
 from gdatalog.planner.statistics import PASSES, Assumed, RelationStatistics
 from gdatalog.records import dataclass
 
 MOST_ROUNDS = 256
-MOST_ROWS = 1e10
-REVISED = 2.0  # times the rows, after which the joins of two growing relations are looked at again
+MOST_ROWS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +59,39 @@ class FollowedJoin:
 
 class ProgramSizes:
     """The sizes of a program's relations; `size` has the statistics of those that exist, and
-    `given` counts the rows that a derived relation has as data and facts."""
+    `given` counts the rows that a derived relation has as data and facts.
+
+    `most`: an estimate above others multiplies their errors; from then on no relation is expected
+    to have more rows.
+    """
 
     def __init__(
         self, size: Callable[[str], RelationStatistics | None], given: Callable[[str], float]
     ) -> None:
         self._size, self._given = size, given
         self.assumed: dict[str, Assumed] = {}
+        self.most = MOST_ROWS
 
     def statistics(self, name: str) -> RelationStatistics:
         found = self.assumed.get(name) or self._size(name)
         return found if found is not None else Assumed(1, 1, 1)
 
-    def add(self, stratum: Stratum, arities: Mapping[str, int]) -> Expected:
-        """Estimates a stratum above known ones, and remembers the sizes of its relations."""
+    def add(
+        self, stratum: Stratum, bodies: Sequence[SizedBody], arities: Mapping[str, int]
+    ) -> Expected:
+        """Estimates a stratum above known ones, and remembers the sizes of its relations. `bodies`:
+        those of its rules (`bodies_of`)."""
         estimates = Collapse(self.statistics)
-        bodies = [body for rule in stratum.rules for body in _bodies(rule)]
         own = stratum.relations if stratum.recursive else ()
         if own:
             estimates.recursive(stratum.rules, arities)
-            expected = _followed(estimates, bodies, arities, self._given)
+            expected = self._followed(estimates, bodies, arities)
         else:
             expected = self._once(estimates, bodies, arities)
         for name, arity in arities.items():
             made = estimates.made[name]
             each = tuple([max(1, int(min(many, made.rows))) for many in made.values])
-            rows = max(1, int(min(made.rows, MOST_ROWS)))
+            rows = max(1, int(min(made.rows, self.most)))
             self.assumed[name] = Assumed(rows, max(each, default=1), arity, each=each)
         return expected
 
@@ -95,55 +108,52 @@ class ProgramSizes:
             many, work = _join(estimates, body, body.atoms, ())
             looked += work
             columns = _columns(estimates, body, many)
-            rows[body.head.name] += min(many, prod(columns))
+            rows[body.head.name] += min(many, prod(columns), self.most)
             into = values[body.head.name]
             into[:] = map(max, into, columns)
         for name, count in rows.items():
             estimates.made[name] = FixpointRelation(max(1.0, count), tuple(values[name]))
         return Expected(sum(rows.values()), looked)
 
+    def _followed(
+        self, estimates: Collapse, bodies: Sequence[SizedBody], arities: Mapping[str, int]
+    ) -> Expected:
+        """What is expected of a recursion; `estimates` have the values of each column, and a few
+        partners for each."""
+        made = {name: estimates.made[name] for name in arities}
+        most = {name: min(self.most, _most(size.values)) for name, size in made.items()}
+        came = {name: self._given(name) for name in arities}
+        rows = dict.fromkeys(arities, 0.0)
+        looked = rounds = 0.0
+        follows: list[FollowedJoin] = []
+        for body in bodies:
+            joins = [*_follows(estimates, body, arities)]
+            follows += joins
+            if not joins:
+                many, work = _join(estimates, body, body.atoms, ())
+                came[body.head.name] += many
+                looked += work
+        while rounds < MOST_ROUNDS:
+            new = {}
+            for name, count in came.items():
+                new[name] = (most[name] - rows[name]) * -_falls(-count / most[name])
+                rows[name] += new[name]
+            if sum(new.values()) < 1.0:
+                break
+            rounds += 1
+            came = dict.fromkeys(arities, 0.0)
+            for each in follows:
+                came[each.gives] += new[each.reads] * each.many
+                looked += new[each.reads] * each.looked
+        for name, count in rows.items():
+            estimates.made[name] = FixpointRelation(max(1.0, count), made[name].values)
+        return Expected(sum(rows.values()), looked, max(1.0, rounds))
 
-def _followed(
-    estimates: Collapse,
-    bodies: Sequence[SizedBody],
-    arities: Mapping[str, int],
-    given: Callable[[str], float],
-) -> Expected:
-    """What is expected of a recursion, of which `estimates` know the values of each column."""
-    values = {name: estimates.made[name].values for name in arities}
-    most = {name: min(MOST_ROWS, prod(values[name])) for name in arities}
-    came = {name: given(name) for name in arities}
-    rows = dict.fromkeys(arities, 0.0)
-    looked = rounds = 0.0
-    recursive = [body for body in bodies if any(atom.name in arities for atom in body.atoms)]
-    for body in bodies:
-        if body not in recursive:
-            many, work = _join(estimates, body, body.atoms, ())
-            came[body.head.name] += many
-            looked += work
-    follows: list[FollowedJoin] = []
-    seen = 0.0
-    while rounds < MOST_ROUNDS:
-        new = {}
-        for name, count in came.items():
-            left = most[name] - rows[name]
-            new[name] = min(count, left * -_falls(-count / most[name]))
-            rows[name] += new[name]
-        if sum(new.values()) < 1.0:
-            break
-        rounds += 1
-        if sum(rows.values()) > REVISED * seen:
-            seen = sum(rows.values())
-            for name, count in rows.items():
-                estimates.made[name] = FixpointRelation(max(1.0, count), values[name])
-            follows = [*_follows(estimates, recursive, arities)]
-        came = dict.fromkeys(arities, 0.0)
-        for each in follows:
-            came[each.gives] += new[each.reads] * each.many
-            looked += new[each.reads] * each.looked
-    for name, count in rows.items():
-        estimates.made[name] = FixpointRelation(max(1.0, count), values[name])
-    return Expected(sum(rows.values()), looked, max(1.0, rounds))
+
+def _most(values: Sequence[float]) -> float:
+    """How many rows there may be of columns with so many values."""
+    pairs = prod(sorted(values)[-2:])
+    return max(1.0, min(prod(values), sqrt(pairs * PARTNERS * max(values, default=1.0))))
 
 
 def _falls(power: float) -> float:
@@ -151,15 +161,12 @@ def _falls(power: float) -> float:
     return power if power > -1e-9 else exp(power) - 1.0
 
 
-def _follows(
-    estimates: Collapse, rules: Sequence[SizedBody], own: Collection[str]
-) -> Iterator[FollowedJoin]:
-    for body in rules:
-        for at, atom in enumerate(body.atoms):
-            if atom.name in own:
-                others = [*body.atoms[:at], *body.atoms[at + 1 :]]
-                many, work = _join(estimates, body, others, (atom,))
-                yield FollowedJoin(atom.name, body.head.name, many, 1.0 + work)
+def _follows(estimates: Collapse, body: SizedBody, own: Collection[str]) -> Iterator[FollowedJoin]:
+    for at, atom in enumerate(body.atoms):
+        if atom.name in own:
+            others = [*body.atoms[:at], *body.atoms[at + 1 :]]
+            many, work = _join(estimates, body, others, (atom,))
+            yield FollowedJoin(atom.name, body.head.name, many, 1.0 + work)
 
 
 def _join(
@@ -187,6 +194,11 @@ def _columns(estimates: Collapse, body: SizedBody, many: float) -> list[float]:
             values = estimates.values(arg.name, atoms) if atoms else values
         found.append(values)
     return found
+
+
+def bodies_of(stratum: Stratum) -> Sequence[SizedBody]:
+    """The alternatives of a stratum's rules."""
+    return tuple([body for rule in stratum.rules for body in _bodies(rule)])
 
 
 def _bodies(rule: CheckedRule) -> Iterator[SizedBody]:
