@@ -84,7 +84,8 @@ def _process(command: Sequence[str | Path], facts: Path, **env: str) -> Ended:
     # Compiled modules are kept, whatever the environment says of those who develop.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # Soufflé's threads spin otherwise, and its times double beside any other work.
-    kept |= {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": str(ROOT), **env}
+    path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
+    kept |= {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": path, **env}
     with TemporaryDirectory(prefix="gdatalog-answers-") as given:
         folder = Path(given)
         answers = folder / "answers"

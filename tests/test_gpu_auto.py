@@ -40,7 +40,7 @@ EDGES = [(a, b) for a in range(12) for b in range(12) if a != b and (a + b) % 3]
 # Costs by which only the rows to look at decide.
 ROWS_ONLY = {
     "gpu_rule": 0.0, "gpu_launch": 0.0, "gpu_bus": 1e30, "gpu_rows": 1e30, "gpu_new_rows": 1e30,
-    "core_turn": 0.0, "core_new_rows": 1e30,
+    "core_turn": 0.0, "core_new_rows": 1e30, "core_rows": 1e8, "array_rows": 1e8, "gpu_copy": 0.0,
 }  # fmt: skip
 COUNT = "n(count()) <- E(x, y), E(y, z), E(x, z), x < y < z."
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."

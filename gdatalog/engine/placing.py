@@ -36,7 +36,7 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
 BYTES = 4  # of a value that is expected
-LIKE, FEW = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
+LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
 SHARE = 0.5  # seconds hold that are off by at most this share of them
 MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
 
@@ -109,7 +109,7 @@ class ProgramPlacement:
                 return True
         for name in (*own.reads, *own.relations):
             expected, rows = self.rows[name], sizes.statistics(name).rows
-            if not rows / LIKE <= expected + FEW <= LIKE * (rows + FEW):
+            if not rows / LIKE <= expected + SMALL <= LIKE * (rows + SMALL):
                 return True
         return False
 
@@ -151,7 +151,8 @@ class ProgramPlacement:
             size = sizes.statistics(name).rows * BYTES * inputs.schemas[name].arity
         else:
             size = held.nbytes if held.types else 0
-        return size / inputs.context.thresholds.gpu_bus
+        thresholds = inputs.context.thresholds
+        return thresholds.gpu_copy + size / thresholds.gpu_bus
 
 
 def placed(

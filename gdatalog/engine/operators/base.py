@@ -12,7 +12,7 @@ from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 
 # Launches that a turn of a rule takes on a device: of kernels for a round, of array operations.
-KERNELS, ARRAYS = 3.0, 16.0
+KERNELS, ARRAYS = 3.0, 200.0
 
 
 class LeafOperator:
