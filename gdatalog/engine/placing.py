@@ -37,6 +37,7 @@ from gdatalog.storage.relation import Relation
 
 BYTES = 4  # of a value that is expected
 LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
+NOTHING = Expected(0.0, 0.0)
 SHARE = 0.5  # seconds hold that are off by at most this share of them
 MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
 
@@ -101,6 +102,19 @@ class ProgramPlacement:
             self.times += 1
             self._place(own, sizes, inputs)
         return own.relations in self.on_device
+
+    def is_small(
+        self, work: Work, needs: ReadByRules, sizes: ProgramSizes, inputs: StratumInputs
+    ) -> bool:
+        """Whether a stratum cannot pay: it takes less than a GPU does before the first row, even if
+        each row that it looks at were one that it derives, and all rows had to be copied."""
+        context = inputs.context
+        thresholds = context.thresholds
+        seconds = work.on_cores(thresholds, context.settings.workers)
+        seconds += sum([self._copy(name, sizes, inputs) for name in needs.names])
+        rows = work.looked + work.arrays
+        seconds += rows * BYTES * sum(needs.arities.values()) / thresholds.gpu_bus
+        return seconds < thresholds.gpu_rule
 
     def _others(self, own: PlaceableStratum, sizes: ProgramSizes, least: float) -> bool:
         """Whether there are other costs or rows than the last placement counted with."""
@@ -168,6 +182,10 @@ def placed(
         return Placed(on_cpu, "cpu", "not all rows are wanted")
     program = inputs.placement or _alone(stratum, inputs)
     needs, sizes = program.read(stratum, inputs), ProgramSizes(program.statistics, program.given)
+    if not stratum.recursive:
+        work = work_of(on_cpu, NOTHING, context)
+        if program.is_small(work, needs, sizes, inputs):
+            return Placed(on_cpu, "cpu", _why(work, NOTHING, needs, program, False))
     expected = sizes.add(stratum, needs.bodies, needs.arities)
     work = work_of(on_cpu, expected, context)
     usual = work if work.everywhere else usual_work(stratum, expected)
