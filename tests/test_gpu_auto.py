@@ -177,7 +177,12 @@ def test_an_explanation_opens_the_gpu_if_the_plan_needs_it(connect: Any, opened:
     size = format_bytes(db.workspace.stored["E"].nbytes)
     assert text.startswith(f"on cuda:0 ({OPENED})")
     assert why_of(text)[1].endswith(f" rows to look at, {size} are copied to it")
-    assert len(opened) == 1 and db.device == "cpu and cuda:0"
+    other = connect(gpu_from=100.0)
+    other.workspace.force(strategy="lftj")
+    profile = str(other.profile(COUNT))
+    assert f" rows to look at, {size} are copied to it" in profile
+    assert f"{size} were copied to or from the GPU" in profile
+    assert len(opened) == 2 and db.device == "cpu and cuda:0"
 
 
 def test_a_gpu_that_cannot_be_used_is_said_once(
