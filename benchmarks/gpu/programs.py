@@ -28,18 +28,18 @@ from tests.data import FOLDER
 
 SUITE = "programs"
 RUNS = 2  # of a process, after one that compiles
-FUNCTIONS, CONSTRAINTS = 555_000, 10_000_000  # 10^7 rows of facts
-SMALL = 40, 200
+EACH = 18  # rows of facts for a function
+SMALL = 700  # rows, to see that it runs
 COLUMNS = {2: ("x", "y"), 3: ("x", "site", "y")}
 WANTED = 1.05  # times the better of the two, at most, of "auto"
 
 
 def run(setting: Setting) -> Iterator[Case]:
     devices = ["cpu"] if cuda_of(setting.driver) is None else ["cpu", "auto", "cuda"]
-    functions, constraints = SMALL if setting.small else (FUNCTIONS, CONSTRAINTS)
+    rows = SMALL if setting.small else setting.rows
     for what, make, rules in (
-        ("CFL reachability", lambda: cfl(functions), _rules(CFL, "reaches(_, _)")),
-        ("points-to", lambda: points_to.constraints(constraints), points_to.MADE),
+        ("CFL reachability", lambda: cfl(rows // EACH), _rules(CFL, "reaches(_, _)")),
+        ("points-to", lambda: points_to.constraints(rows), points_to.MADE),
     ):
         if setting.wants(f"programs: {what}", 60):
             yield _large(what, make, rules, devices)

@@ -424,6 +424,8 @@ class Evaluator:
             from gdatalog.engine.placing import ProgramPlacement
 
             strata = self.strata_of({*self.asked, *stratum.relations})
+            if all(each.relations != stratum.relations for each in strata):
+                strata = [stratum]  # it is evaluated again
             rows: dict[str, float] = {}
 
             def given(name: str) -> float:
