@@ -28,7 +28,7 @@ from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.base import KERNELS, LeafOperator
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
     RelationInRounds,
@@ -47,7 +47,7 @@ from gdatalog.plan.join_plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
@@ -82,8 +82,9 @@ class BitmapRounds(LeafOperator):
         return self.rounds.projections
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
-        turns = expected.rounds * len(self.rules)
-        return Work(expected.looked, turns=turns, launches=KERNELS)
+        """Rounds in kernels. Bits are tested on the way; hash sets and hash tries cost more."""
+        found = LeafOperator.work(self, expected, context)
+        return found if self.indexed else replace(found, new=0.0)
 
     def prepare(self, context: ExecutionContext) -> PreparedRules:
         return PreparedRules(self.rounds.of)
