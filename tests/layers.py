@@ -202,7 +202,8 @@ ORDER = {
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
         failing normalise new_values domains encoded_constants order aggregate_items
-        witnesses list_reuse components conjunction build join rewrite program rule pipeline
+        witnesses list_reuse components conjunction build join rewrite program rule least_cut
+        placement pipeline
         __init__
     """,
     "planner/check": """
@@ -219,7 +220,7 @@ ORDER = {
     "planner/rewrite": """
         __init__ worklist_key counts_read folding adornments columns_read linear_recursion
         parts quotients isomorphic orbits outer_plans outer_loops known_bindings
-        linear_closures passing recursion_cost suffix cuts rounds_cost signatures
+        linear_closures passing recursion_cost suffix cuts rounds_cost program_sizes signatures
         dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
         magic_sets
     """,

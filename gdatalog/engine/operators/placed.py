@@ -8,9 +8,11 @@ from typing import Any
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
 from gdatalog.engine.operators import Relations
+from gdatalog.overhead import time_spent
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought, is_on_host
 
@@ -42,11 +44,13 @@ class Placed:
         self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
         metrics = inputs.context.metrics
-        began = len(metrics.strata)
+        began, before = len(metrics.strata), time_spent()
         found = self.then.run(prepared, there(inputs, self.device), until)
         metrics.devices.append(self.device)
+        moved = (time_spent() - before).moved
+        did = (f"{format_bytes(moved)} were copied to or from the GPU",) if moved else ()
         for record in metrics.strata[began:]:
-            record.how = (self.lines()[0], *record.how)
+            record.how = (self.lines()[0], *did, *record.how)
         return found
 
 
