@@ -146,9 +146,9 @@ ORDER = {
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
         rule_plans recent catalog facts compiler device devices context index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
-        remainders scans rules prepared_rules fixpoint scan_or_index draft encoding stratum_run
-        variants replanning operators stratum_plan placing recursion_planner stratum_planner
-        counting evaluator untrusted execution
+        remainders scans fixpoint scan_or_index stratum_tables rules prepared_rules draft encoding
+        stratum_run variants replanning operators stratum_plan placing recursion_planner
+        stratum_planner counting evaluator untrusted execution
     """,
     "engine/fixpoint": """
         __init__ lattice_rounds row_sets row_bitmap maintained nearby start_groups spans

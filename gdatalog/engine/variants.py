@@ -28,7 +28,8 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_hash_set import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.planned_rules import called
-from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.stratum_run import StratumRun
+from gdatalog.engine.stratum_tables import NO_PARTS, Parts
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.limits import OverBudget
 from gdatalog.plan.join_plan import RulePlan, TrieRef

@@ -345,7 +345,7 @@ class InPlace(StratumRun):
                 found = loose_of(relation, ref.columns)
             if found is not None:
                 took = None if there else (time_spent() - before).indexing
-                self._record_index(ref, found, took)
+                self.record_index(ref, found, took)
                 CPU.charge(self.context.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)

@@ -24,7 +24,7 @@ from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.paged_joins import Paging, paging
 from gdatalog.engine.rules.join import Loops
 from gdatalog.engine.rules.joins import LocalJoins
-from gdatalog.engine.rules.operator import Refusal
+from gdatalog.engine.rules.operator import Refusal, RuleJoins
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
@@ -92,7 +92,7 @@ class SpillingSet(RowSet):
 
 
 @dataclass(slots=True)
-class CellJoins:
+class CellJoins(RuleJoins):
     """Runs the joins of a rule, cell after cell. `loops`: those of earlier cells."""
 
     plan: RulePlan
