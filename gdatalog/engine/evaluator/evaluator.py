@@ -217,12 +217,7 @@ class Evaluator:
         alone = len(upcoming.strata) == 1 or context.device is not CPU
         if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
-
-        def done(stratum: Stratum) -> bool:
-            known = stratum.relations[0] in self.known
-            return known or stratum.relations in self._ready or stratum.relations in self.results
-
-        for stratum in upcoming.plannable(done):
+        for stratum in upcoming.plannable(self._ready, self.results):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
             if isinstance(plan.root, Once):
                 # If memory is short, the rule's own run reports it or counts in another way.

@@ -195,7 +195,9 @@ class InPlace(StratumRun):
         rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
         scope = self.context.scope
-        self.known = group_numbers.group_spans(self.kept, rows, self.follows, self._data, scope)
+        self.known = group_numbers.group_spans(
+            self.kept, rows, self.follows, self.inputs.relation, scope
+        )
         # Up to so many codes are used as the groups' numbers.
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.settings.workers)
@@ -367,7 +369,9 @@ class InPlace(StratumRun):
         for step in join.steps:
             if isinstance(step, p.Join):
                 part = step.participants[0]
-                span = self._data(join.tries[part.trie], part.depth)
+                ref = join.tries[part.trie]
+                relation = self.inputs.relation(ref.relation)
+                span = spans.span_of_column(relation, ref.columns[part.depth])
                 known[step.variable] = self._fixed(span, step.type)
             elif isinstance(step, p.Assign):
                 known[step.variable] = found = motion(step.expr, known, target.kind)
@@ -383,9 +387,6 @@ class InPlace(StratumRun):
             if not _sure(expr, motion(expr, known, target.kind)):
                 raise _Left("a computation may fail")
         return motion(follow.head[target.optimum], known, target.kind)
-
-    def _data(self, ref: p.TrieRef, depth: int) -> Span | None:
-        return spans.span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
     def _fixed(self, keys: Span | None, kind: TypeName) -> Fixed:
         if keys is None or kind == "symbol":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
@@ -66,7 +67,7 @@ def applies(stratum: Stratum, inputs: StratumInputs) -> tuple[Once, LinearStratu
         return None
     (name,) = stratum.relations
     schema = inputs.schemas[name]
-    found = inputs.plans.rewritten("linear", stratum.rules, lambda: made_linear(stratum, schema))
+    found = inputs.plans.rewritten("linear", stratum.rules, partial(made_linear, stratum, schema))
     return None if found is None else (Once(StratumDraft(found.first, inputs).planned), found)
 
 
