@@ -202,7 +202,7 @@ class StratumRun(StratumTables):
                 narrowed = self._narrowed(plan.joins[0], parts)
         with limits.watch.work("joining", own.called), measured(timed):
             trie_of = partial(self.trie_of, parts=parts, narrowed=narrowed)
-            sources = Sources(trie_of, self.rows_of, self.once)
+            sources = Sources(trie_of, self.rows_of, self.scanned_once)
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
@@ -235,7 +235,7 @@ class StratumRun(StratumTables):
     def compile_ahead(self) -> None:
         """Compiles loops of the planned rules on another thread, after building the indexes that
         they read on this one."""
-        sources = Sources(self.trie_of, self.rows_of, self.once)
+        sources = Sources(self.trie_of, self.rows_of, self.scanned_once)
         for _, plan in self.of.pairs:
             if plan.terms:
                 Sum(plan, RuleInputs(sources, self.context)).compile_ahead()

@@ -94,7 +94,7 @@ class StratumTables:
         here = (device or self.context.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
-    def once(self, join: JoinPlan) -> bool:
+    def scanned_once(self, join: JoinPlan) -> bool:
         """Whether the columns that a join scans have no duplicate rows."""
         found = self._distinct.get(id(join))
         return self._are_distinct(join) if found is None else found

@@ -191,7 +191,7 @@ class BoundPart:
         if found is None:
             return None
         with speaking_plainly():
-            relation = found.relation(self.name) if limit is None else found.first(self.name, limit)
+            relation = found.relation(self.name, limit)
         if self.asked is not None:
             self.asked.count(found.known)
         return relation
@@ -214,7 +214,7 @@ class BoundStrata:
             context, before.program, before.stored, before.facts, before.results, before.keep,
             before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
         )  # fmt: skip
-        return found.relation(self.name) if limit is None else found.first(self.name, limit)
+        return found.relation(self.name, limit)
 
 
 Bound = BoundRules | BoundPart | BoundStrata

@@ -7,7 +7,7 @@ incrementally (`operators/incremental.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
@@ -18,7 +18,7 @@ from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
-from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
+from gdatalog.engine.counting import count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.last_use import LastUse
@@ -98,14 +98,29 @@ class Evaluator:
             if isinstance(value, str):
                 scope.symbols.intern(value)
 
-    def relation(self, name: str) -> Relation:
-        """Returns a relation, after evaluating what it depends on."""
+    def relation(self, name: str, limit: int | None = None) -> Relation:
+        """Returns a relation, after evaluating what it depends on; at most `limit` of its rows,
+        without computing all of it if possible."""
         found = self.known.get(name)
-        if found is None:
-            with accounted(self.context.limits, self.context.device.name):
-                self._evaluate([name])
-            found = self.known[name]
-        return found
+        if found is not None:
+            return found
+        last = None if limit is None else self._last_rule(name)
+        with accounted(self.context.limits, self.context.device.name):
+            for stratum, upcoming in self._due(
+                [name] if last is None else self.program.reads(last)
+            ):
+                self._evaluate(stratum, upcoming)
+            if last is not None:
+                inputs = replace(self.inputs(last), limit=limit)
+                return run(plan_stratum(last, inputs), inputs)[name]
+        return self.known[name]
+
+    def _last_rule(self, name: str) -> Stratum | None:
+        """The stratum of a relation that is what one rule derives from other relations."""
+        stratum = self.program.homes.get(name)
+        if stratum is None or stratum.recursive or len(stratum.rules) != 1 or self._seeds(name):
+            return None
+        return stratum
 
     def at_hand(self, name: str) -> Relation | None:
         """Returns a relation if no rule has to run for it; a derived one only if its inputs are
@@ -118,22 +133,6 @@ class Evaluator:
                 return None
             self.known.update(found)
         return self.relation(name)
-
-    def first(self, name: str, limit: int) -> Relation:
-        """Returns at most `limit` rows of a relation, without computing all of it if possible."""
-        stratum = self.program.homes.get(name)
-        if (
-            name in self.known
-            or stratum is None
-            or stratum.recursive
-            or len(stratum.rules) != 1
-            or self._seeds(name)
-        ):
-            return self.relation(name)
-        with accounted(self.context.limits, self.context.device.name):
-            self._evaluate(self.program.reads(stratum))
-            inputs = replace(self.inputs(stratum), limit=limit)
-            return run(plan_stratum(stratum, inputs), inputs)[name]
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that must be evaluated for these."""
@@ -155,8 +154,9 @@ class Evaluator:
         needed = self.needed(wanted)
         return [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
 
-    def _evaluate(self, wanted: Iterable[str]) -> None:
-        """Evaluates what the wanted relations need, lower strata first."""
+    def _due(self, wanted: Collection[str]) -> Iterator[tuple[Stratum, Upcoming]]:
+        """The strata to evaluate for the wanted relations, lower ones first. Data and facts are
+        taken before and, of what no stratum reads, after them."""
         if self.let_go is not None and self._last_use is None:
             self._last_use = LastUse(self.strata_of(self.asked), self.program.reads, self.asked)
         needed = self.needed(wanted)
@@ -164,23 +164,18 @@ class Evaluator:
             raise self.checked.unbound[name]
         if self.let_go is None:  # otherwise each is read just before its first reader runs
             self._take_given(needed)
-        counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
-        upcoming = Upcoming(strata, self.program.reads, self.known)
-        asked = {*wanted, *self.asked}
+        upcoming = Upcoming(strata, self.program.reads, self.known, {*wanted, *self.asked})
         for stratum in strata:
-            new = [name for name in stratum.relations if name not in self.known]
-            self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated([name for name in new if name in self.known])
+            if stratum.relations[0] not in self.known:
+                new = [name for name in stratum.relations if name not in self.known]
+                yield stratum, upcoming
+                upcoming.evaluated([name for name in new if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
-    def _evaluate_one(
-        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
-    ) -> None:
-        if stratum.relations[0] in self.known:
-            return
-        if stratum.relations in counting:
-            self.known.update(self._of_counts(counting[stratum.relations]))
+    def _evaluate(self, stratum: Stratum, upcoming: Upcoming) -> None:
+        if stratum.relations in upcoming.counting:
+            self.known.update(self._of_counts(upcoming.counting[stratum.relations]))
             return
         found, kept = self._recall(stratum), self._is_kept(stratum.relations)
         if found is None:
@@ -192,12 +187,11 @@ class Evaluator:
                 if held is not None:
                     found = held.found or self._recall(stratum)
                 if found is None:
-                    found = self._follow(stratum)
-                    found = found or self._counted(stratum, upcoming, asked, counting)
+                    found = self._follow(stratum) or self._counted(stratum, upcoming)
                     if not found:
                         self._plan_ahead(upcoming)
-                        ready = self._ready.pop(stratum.relations, None)
-                        found = self._run(stratum, *(ready or self.planned(stratum)))
+                        ready = self._ready.pop(stratum.relations, None) or self.planned(stratum)
+                        found = self._settled(stratum, run(*ready, self._prepared(*ready)))
                     if held is not None and found.keys() == set(stratum.relations):
                         held.found = found  # otherwise these are only counts
         self.known.update(found)
@@ -425,9 +419,14 @@ class Evaluator:
         inputs = self.inputs(stratum)
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
-    def _run(self, stratum: Stratum, plan: StratumPlan, inputs: StratumInputs) -> Relations:
-        kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
-        relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
+    def _prepared(self, plan: StratumPlan, inputs: StratumInputs) -> list[PreparedPlan] | None:
+        """What earlier runs of a plan have prepared, if it is kept."""
+        kept = None if self.kept_plans is None else self.kept_plans.get(plan.relations)
+        return kept.ready if kept is not None and kept.plan is plan else None
+
+    def _settled(self, stratum: Stratum, relations: Relations) -> Relations:
+        """The relations that a run gave; those that were known before stay the same objects if
+        their rows do."""
         found = self.results.get(stratum.relations)
         if found is not None:
             old = found.relations
@@ -435,12 +434,10 @@ class Evaluator:
         self._remember(stratum, relations)
         return relations
 
-    def _counted(
-        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
-    ) -> Relations | None:
-        """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
-        strata that read it."""
-        if not stratum.recursive or not asked.isdisjoint(stratum.relations):
+    def _counted(self, stratum: Stratum, upcoming: Upcoming) -> Relations | None:
+        """The number of rows of a stratum, if nothing else is needed; then the strata that read it
+        are rewritten."""
+        if not stratum.recursive or not upcoming.asked.isdisjoint(stratum.relations):
             return None
         if self.kept_plans is not None and stratum.relations in self.kept_plans:
             return None
@@ -456,7 +453,7 @@ class Evaluator:
         relations, schemas, reading = found
         if before is None:
             self._remember(stratum, relations, COUNTS if schemas else "")
-        counting.update(reading)
+        upcoming.counting.update(reading)
         self._counts.update(schemas)
         return relations
 

@@ -6,21 +6,25 @@ Long programs have thousands of strata, so what becomes known is followed instea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 
+from gdatalog.engine.counting import Readers
 from gdatalog.planner.check import Stratum
 
 
 class Upcoming:
-    """Strata in the order of their evaluation. `known` relations exist already."""
+    """Strata in the order of their evaluation. `known` relations exist already; those that were
+    `asked` for are needed with all rows. `counting`: strata that were rewritten to read counts."""
 
     def __init__(
         self,
         strata: Sequence[Stratum],
         reads: Callable[[Stratum], Iterable[str]],
         known: Container[str],
+        asked: Set[str],
     ) -> None:
-        self.strata, self._known = strata, known
+        self.strata, self._known, self.asked = strata, known, asked
+        self.counting: Readers = {}
         self._readers: dict[str, list[int]] = {}
         self._left: list[int] = []  # how many relations each stratum lacks
         self._open: list[int] = []  # strata that lack none, and were not given out

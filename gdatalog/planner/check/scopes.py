@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
@@ -82,8 +83,8 @@ class Scopes:
                 return self._negation(literal, bound, used, direct)
             case _:
                 direct |= variables(literal, s.Aggregate).keys()
-                below = [self._expr(expr, bound, direct) for expr in children(literal)]
-                return with_children(literal, below)
+                exprs: list[Any] = children(literal)
+                return with_children(literal, [self._expr(e, bound, direct) for e in exprs])
 
     def _negation(self, negation: s.Not, bound: Names, used: Names, direct: Names) -> s.Not:
         inside = [name for name in variables(negation.body) if name not in used]
@@ -95,7 +96,8 @@ class Scopes:
             return self._aggregate(expr, bound, direct)
         if type(expr) in LEAVES:
             return expr
-        return with_children(expr, [self._expr(part, bound, direct) for part in children(expr)])
+        parts: list[Any] = children(expr)
+        return with_children(expr, [self._expr(part, bound, direct) for part in parts])
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
