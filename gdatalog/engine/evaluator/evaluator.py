@@ -192,6 +192,7 @@ class Evaluator:
                         self._plan_ahead(upcoming)
                         ready = self._ready.pop(stratum.relations, None) or self.planned(stratum)
                         found = self._settled(stratum, run(*ready, self._prepared(*ready)))
+                        del ready  # it keeps what the stratum has read
                     if held is not None and found.keys() == set(stratum.relations):
                         held.found = found  # otherwise these are only counts
         self.known.update(found)
