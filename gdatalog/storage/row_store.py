@@ -129,7 +129,8 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        self._bring()
+        if not self.on_host:
+            self._bring()
         return self._blocks
 
     @property
@@ -175,7 +176,8 @@ class RowStore:
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
-        self._bring()
+        if not self.on_host:
+            self._bring()
         if not self._plain:
             with self._lock:
                 blocks = self._blocks

@@ -179,10 +179,11 @@ class Statistics:
         return in_order or (len(columns) == 1 and self.rows <= SHORT)
 
     def _count(self, columns: frozenset[int]) -> int:
-        if not columns or self.rows == 0:
-            return min(1, self.rows)
+        rows = self._store.at_most
+        if not columns or rows == 0:
+            return min(1, rows)
         if len(columns) == len(self._types):
-            return self.rows
+            return rows
         remote = self._remote
         if remote is not None and len(columns) == 1:
             return remote.survey.distinct[min(columns)]
@@ -275,9 +276,9 @@ class Statistics:
 
     def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
-        if len(self._types) != 2 or is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
+        if len(self._types) != 2 or (not tests and "lists" not in self._kept):
             return None
-        if not tests and "lists" not in self._kept:
+        if is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
             return None
         if column == 1 and (self._graph is None or not self._graph.known_symmetric):
             return None

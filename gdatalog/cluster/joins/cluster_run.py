@@ -21,7 +21,7 @@ from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.rules.operator import RuleJoins
-from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
@@ -161,7 +161,7 @@ class ClusterRun(RuleJoins):
         plan, inputs = self.plan, self.inputs
         collects = inputs.limit is None and plan.head and plan.joins
         if not collects or (plan.gathers and not merges_remotely(plan)):
-            return rows_of(plan, inputs, self)
+            return RuleRows(plan).run(inputs, self)
         collector = Collector(self.pool, self.keeper, plan, inputs.context)
         self.keep = True
         distinct = self._apart()

@@ -7,7 +7,7 @@ from typing import Any
 
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.fallback import attempt
+from gdatalog.engine.operators.fallback import OperatorAttempt
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.plan.conditions import CONDITIONS, When
@@ -49,7 +49,10 @@ class OnWorkers:
         if self.placement.refusal is not None:
             return self.then.run(prepared, inputs, until)
         if self.placement.until:
-            found = attempt(self.then, prepared, self.placement.until, inputs, until)
+            with OperatorAttempt(self.placement.until, inputs) as attempt:
+                every = *until, *self.placement.until
+                attempt.found = self.then.run(prepared, inputs, every)
+            found = attempt.found
             if not isinstance(found, CONDITIONS) or found not in self.placement.until:
                 return found
         cluster = inputs.context.cluster

@@ -20,7 +20,7 @@ from gdatalog.engine.device import Accelerator, PreparedLoops
 from gdatalog.engine.exact_counts import exact_sum, scanned
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.rules.operator import Refusal, RuleJoins
-from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import COUNT
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
@@ -74,7 +74,7 @@ class LaunchedRule:
         else:
             blocks = [laid(block, context.device.ops) for block in blocks]
         inputs = RuleInputs(NO_SOURCES, context)
-        return rows_of(self.plan, inputs, _LaunchedJoins(inputs, self.joins[0], blocks))
+        return RuleRows(self.plan).run(inputs, _LaunchedJoins(inputs, self.joins[0], blocks))
 
 
 def launched(
