@@ -19,7 +19,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
 from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
-from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.exact_counts import SumUnsuited
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.operators.once import Once
@@ -176,7 +177,7 @@ class BoundPart:
     part: PartOf
     known: Mapping[str, Relation]
     asked: AskedParts | None
-    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    plans: KeptPlans = field(default_factory=KeptPlans)
     then: Bound | None = None
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
@@ -206,7 +207,7 @@ class BoundStrata:
     name: str
     evaluator: Evaluator
     known: Mapping[str, Relation]
-    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    plans: KeptPlans = field(default_factory=KeptPlans)
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
         before = self.evaluator

@@ -15,7 +15,8 @@ from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.asked_parts import asked_parts
-from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.errors import Error, Note
 from gdatalog.planner.rewrite.adornments import plain
@@ -99,7 +100,7 @@ class PartOf:
         self,
         context: ExecutionContext,
         known: Mapping[str, Relation],
-        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        kept_plans: KeptPlans | None = None,
     ) -> Evaluator | None:
         """An evaluator of the part; None if it would be most of a relation. `known`: relations that
         are evaluated."""

@@ -7,8 +7,8 @@ incrementally (`operators/incremental.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 
 from gdatalog.account import LARGE, trim_if_much
@@ -16,11 +16,11 @@ from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
-from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
 from gdatalog.engine.counting import count_stratum, only_count, run_on_few
-from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
+from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
@@ -31,31 +31,14 @@ from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
+from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
-from gdatalog.planner.statistics import Looked
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPlan:
-    """A plan that serves values of parameters with a selectivity like those that were `looked` at,
-    made for these numbers of rows. `ready`: what its operators have prepared, for its next runs."""
-
-    plan: StratumPlan
-    rows: Sequence[int]
-    looked: Sequence[Looked]
-    ready: list[PreparedPlan] = field(default_factory=list)
-
-    def suits(self, rows: Sequence[int]) -> bool:
-        """Whether a stratum that reads so many rows may run by this plan."""
-        pairs = zip(self.rows, rows, strict=True)
-        return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
 
 
 class Evaluator:
@@ -72,7 +55,7 @@ class Evaluator:
         asked: Collection[str],
         let_go: Callable[[str], None] | None = None,
         known: dict[str, Relation] | None = None,
-        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        kept_plans: KeptPlans | None = None,
         number: int = 0,
     ) -> None:
         """`facts`: those of a relation. `keep`: which results are cached. `asked`: the relations
@@ -105,11 +88,16 @@ class Evaluator:
         if found is not None:
             return found
         last = None if limit is None else self._last_rule(name)
+        wanted = [name] if last is None else self.program.reads(last)
         with accounted(self.context.limits, self.context.device.name):
-            for stratum, upcoming in self._due(
-                [name] if last is None else self.program.reads(last)
-            ):
-                self._evaluate(stratum, upcoming)
+            with closing(self._due(wanted)) as due:
+                for stratum in due:
+                    plan, inputs = self._ready.pop(stratum.relations, None) or self._kept(stratum)
+                    if plan is None:
+                        plan = self._keep(plan_stratum(stratum, inputs), inputs)
+                    prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
+                    self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
+                    del inputs  # it keeps what the stratum has read
             if last is not None:
                 inputs = replace(self.inputs(last), limit=limit)
                 return run(plan_stratum(last, inputs), inputs)[name]
@@ -154,9 +142,10 @@ class Evaluator:
         needed = self.needed(wanted)
         return [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
 
-    def _due(self, wanted: Collection[str]) -> Iterator[tuple[Stratum, Upcoming]]:
-        """The strata to evaluate for the wanted relations, lower ones first. Data and facts are
-        taken before and, of what no stratum reads, after them."""
+    def _due(self, wanted: Collection[str]) -> Generator[Stratum]:
+        """Evaluates the wanted relations, lower strata first. Yields the strata whose rules have
+        to run; the caller runs them. Data and facts are taken before and, of what no stratum reads,
+        after them."""
         if self.let_go is not None and self._last_use is None:
             self._last_use = LastUse(self.strata_of(self.asked), self.program.reads, self.asked)
         needed = self.needed(wanted)
@@ -167,20 +156,24 @@ class Evaluator:
         strata = [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
         upcoming = Upcoming(strata, self.program.reads, self.known, {*wanted, *self.asked})
         for stratum in strata:
-            if stratum.relations[0] not in self.known:
-                new = [name for name in stratum.relations if name not in self.known]
-                yield stratum, upcoming
-                upcoming.evaluated([name for name in new if name in self.known])
+            if stratum.relations[0] in self.known:
+                continue
+            if stratum.relations in upcoming.counting:
+                self.known.update(self._of_counts(upcoming.counting[stratum.relations]))
+            else:
+                yield from self._due_of(stratum, upcoming)
+                if self.let_go is not None:
+                    self._let_go(stratum, self.let_go)
+            upcoming.evaluated([name for name in stratum.relations if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
-    def _evaluate(self, stratum: Stratum, upcoming: Upcoming) -> None:
-        if stratum.relations in upcoming.counting:
-            self.known.update(self._of_counts(upcoming.counting[stratum.relations]))
-            return
-        found, kept = self._recall(stratum), self._is_kept(stratum.relations)
+    def _due_of(self, stratum: Stratum, upcoming: Upcoming) -> Generator[Stratum]:
+        """The same for one stratum, unless it has a result that is valid or can be updated, or only
+        its rows are counted."""
+        found = self._recall(stratum)
         if found is None:
             claim: AbstractContextManager[Claim[Mapping[str, Relation]] | None] = nullcontext()
-            if kept:
+            if self._is_kept(stratum.relations):
                 of, poll = self._inputs_of(stratum), self.context.limits.poll
                 claim = self.results.evaluating(stratum.relations, *of, poll)
             with claim as held:
@@ -190,14 +183,11 @@ class Evaluator:
                     found = self._follow(stratum) or self._counted(stratum, upcoming)
                     if not found:
                         self._plan_ahead(upcoming)
-                        ready = self._ready.pop(stratum.relations, None) or self.planned(stratum)
-                        found = self._settled(stratum, run(*ready, self._prepared(*ready)))
-                        del ready  # it keeps what the stratum has read
+                        yield stratum
+                        found = {name: self.known[name] for name in stratum.relations}
                     if held is not None and found.keys() == set(stratum.relations):
                         held.found = found  # otherwise these are only counts
         self.known.update(found)
-        if self.let_go is not None:
-            self._let_go(stratum, self.let_go)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -401,29 +391,24 @@ class Evaluator:
 
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
-        inputs = self.inputs(stratum)
-        if self.kept_plans is None:
-            return plan_stratum(stratum, inputs), inputs
-        rows = [self.known[name].at_most for name in self.program.reads(stratum)]
-        rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
-        kept, plans = self.kept_plans.get(stratum.relations), self.program.plans
-        values = self.context.scope.params
-        if kept and kept.suits(rows) and plans.alike(kept.looked, self.relation, values):
-            return kept.plan, inputs
-        plan = plan_stratum(stratum, inputs)
-        rules = [rule for _, rule in plan.rules]
-        if not any(join.scan for rule in rules for join in rule.joins):
-            self.kept_plans[stratum.relations] = KeptPlan(plan, rows, plans.looked_at(rules))
-        return plan, inputs
+        plan, inputs = self._kept(stratum)
+        return plan or self._keep(plan_stratum(stratum, inputs), inputs), inputs
+
+    def _kept(self, stratum: Stratum) -> tuple[StratumPlan | None, StratumInputs]:
+        """The inputs of a stratum, and the plan that was kept, if it suits them."""
+        inputs, plans = self.inputs(stratum), self.kept_plans
+        reads = self.program.reads(stratum)
+        return None if plans is None else plans.found(stratum, reads, inputs), inputs
+
+    def _keep(self, plan: StratumPlan, inputs: StratumInputs) -> StratumPlan:
+        """Keeps a plan for calls with other parameters."""
+        if self.kept_plans is not None:
+            self.kept_plans.keep(plan, self.program.reads(plan.stratum), inputs)
+        return plan
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
         inputs = self.inputs(stratum)
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
-
-    def _prepared(self, plan: StratumPlan, inputs: StratumInputs) -> list[PreparedPlan] | None:
-        """What earlier runs of a plan have prepared, if it is kept."""
-        kept = None if self.kept_plans is None else self.kept_plans.get(plan.relations)
-        return kept.ready if kept is not None and kept.plan is plan else None
 
     def _settled(self, stratum: Stratum, relations: Relations) -> Relations:
         """The relations that a run gave; those that were known before stay the same objects if
