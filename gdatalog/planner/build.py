@@ -61,20 +61,20 @@ class PlanBuilder:
         bag: bool,
         given: Names = NONE,
         rows: float = 1.0,
-    ) -> tuple[p.Step, ...]:
-        """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
-        `given`."""
+    ) -> ConjunctionBuilder:
+        """What builds the steps of the plan's own conjunction, run for `rows` rows that bind the
+        variables `given`."""
         if self.inputs.notes is not None:
             self.notes = self.inputs.notes.apart((body_text(items),))
         draft = ConjunctionDraft(
             self.inputs, items, given, live, bag, False, self.restores and not given
         )
         items = draft.rewritten(self.notes)
-        return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
+        return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag)
 
     def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> p.JoinPlan:
         """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
-        steps = self.whole(items, live, True)
+        steps = self.whole(items, live, True).build()
         return p.JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(

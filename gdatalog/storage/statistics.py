@@ -118,7 +118,7 @@ class Statistics:
     @property
     def _sampled(self) -> bool:
         """Whether columns are sampled, never read as a whole."""
-        return self.rows > MANY and not self._sorted
+        return self._store.at_most > MANY and not self._sorted
 
     @property
     def _wanted(self) -> int:
@@ -269,10 +269,17 @@ class Statistics:
         if found is not None:
             return found
         in_order, keys = column == 0 and self._sorted, self._keys
-        if not tests:
-            return self._degrees(column, keys[column], in_order)
-        spill = current_watch().account.spill_for(self.rows * keys[column].itemsize)
-        return self._degrees(column, passing(keys, [column], tests, spill)[0], in_order)
+        key = keys[column]
+        if tests:
+            spill = current_watch().account.spill_for(self.rows * key.itemsize)
+            (key,) = passing(keys, [column], tests, spill)
+        counts = self._counts(key, in_order)
+        if counts is not None:
+            return Degrees.of(counts)
+        step = len(key) // self._wanted
+        values = min(self.distinct(frozenset((column,))), len(key))
+        some = key[::step] if tests else self._every(step, column)
+        return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
 
     def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
@@ -285,23 +292,19 @@ class Statistics:
         lists = self.lists(column, tests)
         return None if lists is None else Degrees.of(lists.ends - lists.starts)
 
-    def _degrees(self, column: int, key: Array, in_order: bool) -> Degrees:
+    def _counts(self, key: Array, in_order: bool) -> Array | None:
+        """How often each value occurs; None if there are too many values to count them."""
         if len(key) == 0:
-            return Degrees.of(key)
+            return key
         if in_order:
-            return Degrees.of(runs_of(key))
+            return runs_of(key)
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
             if high - low <= DENSE * len(key):
-                return Degrees.of(counts_between(key, low, high))
+                return counts_between(key, low, high)
             if high - low <= WIDE * len(key) and not is_spilled(key):
-                return Degrees.of(runs_of(np.sort(key)))
-        if len(key) <= SHORT:
-            return Degrees.of(runs_of(np.sort(key)))
-        step = len(key) // self._wanted
-        values = min(self.distinct(frozenset((column,))), len(key))
-        some = self._every(step, column) if key is self._keys[column] else key[::step]
-        return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
+                return runs_of(np.sort(key))
+        return runs_of(np.sort(key)) if len(key) <= SHORT else None
 
     # --------------------------------------------------------------------------------- ranges
 
