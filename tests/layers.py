@@ -155,8 +155,8 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy once semi_naive row_rounds bitmap_rounds fallback host placed
-        when_compiled codes linear incremental lattice partitioned counted workers worklist
+        __init__ base again copy once semi_naive row_rounds bitmap_rounds wrapping fallback host
+        placed when_compiled codes linear incremental lattice partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum

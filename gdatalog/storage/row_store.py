@@ -129,8 +129,7 @@ class RowStore:
 
     @property
     def blocks(self) -> list[Columns]:
-        if not self.on_host:
-            self._bring()
+        self._bring()
         return self._blocks
 
     @property
@@ -176,8 +175,7 @@ class RowStore:
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
-        if not self.on_host:
-            self._bring()
+        self._bring()
         if not self._plain:
             with self._lock:
                 blocks = self._blocks

@@ -8,6 +8,7 @@ from typing import Any
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import OverBudget
 from gdatalog.plan.conditions import (
@@ -19,13 +20,11 @@ from gdatalog.plan.conditions import (
     Unsuited,
     When,
 )
-from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class WithFallback:
+class WithFallback(Wrapping):
     """Runs `first`. If it meets a condition of `when`, its charges and records are undone, and
     `then` evaluates the stratum."""
 
@@ -36,10 +35,6 @@ class WithFallback:
     @property
     def parts(self) -> tuple[Operator, ...]:
         return self.first, self.then
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         first = self.first.lines(whole)
