@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.storage.spill import Spill
 
 
-@dataclass(slots=True, eq=False)
 class Budget:
-    """How many rows may be looked at: `end`, as `Limits.looked` counts them."""
+    """Within this context, polling raises `OverBudget` once more rows have been looked at than
+    `end`, as `Limits.looked` counts them."""
 
-    end: int
+    __slots__ = ("_budgets", "end")
+
+    def __init__(self, end: int, budgets: list[Budget]) -> None:
+        self.end, self._budgets = end, budgets
+
+    def __enter__(self) -> Budget:
+        self._budgets.append(self)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._budgets.remove(self)
 
 
 class OverBudget(Exception):
@@ -54,18 +63,18 @@ class Limits:
         self.to_host = False  # whether rows that do not fit a device go to the host
         # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
         self.looked = 0
-        self.budgets: list[Budget] = []  # innermost first
         self.checks: list[Callable[[], None]] = []
+        self._budgets: list[Budget] = []
         self.account = Account(memory, spill)
         self._written = 0 if spill is None else spill.written  # bytes in temporary files at first
 
     def poll(self) -> None:
         self.watch.poll()
-        for check in self.checks:
-            check()
-        for budget in self.budgets:
+        for budget in reversed(self._budgets):
             if self.looked > budget.end:
                 raise OverBudget(budget)
+        for check in self.checks:
+            check()
 
     @contextmanager
     def checking(self, check: Callable[[], None]) -> Iterator[None]:
@@ -76,23 +85,14 @@ class Limits:
         finally:
             self.checks.remove(check)
 
+    def within(self, rows: int | None) -> AbstractContextManager[Budget | None]:
+        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
+        return nullcontext() if rows is None else Budget(self.looked + rows, self._budgets)
+
     def look(self, rows: int) -> None:
         """Counts the rows that an operation reads."""
         self.looked += rows + OPERATION
         self.poll()
-
-    @contextmanager
-    def within(self, rows: int | None) -> Iterator[Budget | None]:
-        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
-        if rows is None:
-            yield None
-            return
-        budget = Budget(self.looked + rows)
-        self.budgets.insert(0, budget)
-        try:
-            yield budget
-        finally:
-            self.budgets.remove(budget)
 
     @property
     def spilled(self) -> int:

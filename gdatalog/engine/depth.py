@@ -250,7 +250,12 @@ class JoinNest:
         context = self.context
         if self.join.given is not None or self.marks:
             return None
-        return shared_by(context.device.members, self.join.cost, context.thresholds)
+        members, cost = context.device.members, self.join.cost
+        return shared_by(members, cost, context.thresholds, self._index_bytes)
+
+    def _index_bytes(self) -> int:
+        tries = {id(trie): trie for trie in self.tries if isinstance(trie, Trie)}
+        return sum(trie.nbytes for trie in tries.values())
 
     def loop_run(
         self, label: str, counts: Mapping[str, Array], shared: Shared | None = None
@@ -365,7 +370,7 @@ def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Bloc
         slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
-        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
+        gathering.add(own, len(part[-1]), columns, counts)
 
 
 def _times(counts: Array, orbit: int) -> Array:

@@ -25,7 +25,8 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.operators.partitioned import OFTEN, Partitioned, PartitionedStratum
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.partitioned_run import OFTEN, PartitionedStratum
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.join_plan import RulePlan, TrieRef
