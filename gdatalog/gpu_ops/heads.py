@@ -55,7 +55,7 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     found: dict[str, int] = {}  # variables, and how many loads each waits for
     for at, statement in enumerate(loop.body):
         reads = _read(statement) - found.keys() - {loop.target.id}
-        ahead = _looks(statement) and not reads & (changed | STATE)
+        ahead = looks(statement) and not reads & (changed | STATE)
         ahead = ahead and bool(_loads(statement) or _read(statement) & found.keys())
         if ahead and isinstance(statement, ast.Assign):
             (target,) = statement.targets
@@ -83,7 +83,54 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     return Head(tuple(head), tuple(rest), tuple(found), wanted)
 
 
-def _looks(statement: ast.stmt) -> bool:
+@dataclass(frozen=True, slots=True)
+class HeadCount:
+    """A loop whose turns only add how many values two lists have in common.
+
+    `statements` are run by each lane for a turn of its own, and assign `variables`; `call` counts,
+    `total` is what the count is added to. `unit`: the unit of the task that a turn is, if it is
+    one.
+    """
+
+    statements: tuple[ast.stmt, ...]
+    variables: tuple[str, ...]
+    call: ast.Call
+    total: str
+    unit: ast.expr | None
+
+
+def count_of(head: Head) -> HeadCount | None:
+    """The count that is all that follows a head; None if something else follows."""
+    match head.rest:
+        case [
+            *before,
+            ast.Assign(targets=[ast.Name(id=count)], value=ast.Call() as call),
+            ast.AugAssign(target=ast.Name(id=total), op=ast.Add(), value=ast.Name(id=added)),
+        ] if _calls(call) == {"count_common"} and count == added:
+            pass
+        case _:
+            return None
+    unit: ast.expr | None = None
+    statements, variables = list(head.statements), list(head.variables)
+    read = set().union(_read(call), *map(_read, before))
+    for statement in before:
+        match statement:
+            case ast.If(test=ast.UnaryOp(operand=ast.Call(func=ast.Name("begin_unit"), args=args))):
+                if unit is not None or ast.unparse(args[0]) != ast.unparse(args[1]):
+                    return None
+                unit = args[0]
+            case ast.Assign(targets=[ast.Name(id=name)]) if _calls(statement) <= PURE:
+                if name in read:
+                    statements.append(statement)
+                    variables.append(name)
+            case _:
+                return None
+    if unit is not None and _read(unit) & set(variables):
+        return None
+    return HeadCount(tuple(statements), tuple(variables), call, total, unit)
+
+
+def looks(statement: ast.stmt) -> bool:
     """Whether a statement only looks something up, or ends the turn by a test of such values."""
     if isinstance(statement, ast.If):
         ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue)

@@ -51,7 +51,8 @@ def _row(here: Point, constraint: Constraint) -> BitsetWords:
     nest, group = here.nest, here.recoded
     position = group.positions[constraint.variable]
     rises = ascends(TrieNode(list(nest.number)[constraint.trie], ()))
-    array, start = group.rows[constraint.trie], f"{position} * {group.words}"
+    array, begin = group.rows[constraint.trie]
+    start = f"{begin}{position} * {group.words}"
     return BitsetWords(array, start, after=position if nest.tile and rises else None)
 
 

@@ -132,8 +132,21 @@ def _clipped(here: Point, walk: Walk) -> Walk:
 def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts."""
     implied = (met.lists if node in met.lists else met.roots)[node]
-    left = [cut for at, cut in enumerate(met.step.cuts) if at not in implied]
-    return cut_range(here, here.nest.values(node), here.range_of(node), left, node)
+    array = here.nest.values(node)
+    left = [
+        cut
+        for at, cut in enumerate(met.step.cuts)
+        if at not in implied or (here.nest.tile and _turn_of(here, cut, array, node) is not None)
+    ]
+    return cut_range(here, array, here.range_of(node), left, node)
+
+
+def _turn_of(here: Point, cut: Comparison, array: str, node: TrieNode | None) -> str | None:
+    """Where a cut's bound is in a list, if it is the current position of a loop over this very
+    list: then the cut takes no search."""
+    _, bound = cut
+    turn = here.turns.get(bound.name) if isinstance(bound, Slot) else None
+    return turn.at if turn is not None and (turn.array, turn.node) == (array, node) else None
 
 
 def cut_range(
@@ -144,10 +157,9 @@ def cut_range(
     low, high = whole
     for op, bound in cuts:
         starts = op in STARTS
-        turn = here.turns.get(bound.name) if isinstance(bound, Slot) else None
-        if turn is not None and (turn.array, turn.node) == (array, node):
-            # The bound is the current position of a loop over this very list.
-            place = turn.at + (" + 1" if op in (">", "<=") else "")
+        turn = _turn_of(here, (op, bound), array, node)
+        if turn is not None:
+            place = turn + (" + 1" if op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
             helper = (STARTS if starts else ENDS)[op]
@@ -217,6 +229,26 @@ def fill(here: Point, met: LevelLists) -> Walk:
     made = Walk(into, "0", length, cuts=met.step.cuts, variable=met.step.variable)
     here.buffers[met.nodes] = made
     return made
+
+
+def meet_ahead(here: Point) -> None:
+    """On a tile, intersects the lists of the next level that this level's value does not change
+    before this level's loop, if these are several but not all."""
+    after = here.loops_after(here.at)
+    step = here.steps[after[0]] if after else None
+    if not here.together() or not isinstance(step, Join):
+        return
+    nest, met = here.nest, LevelLists.of(here.nest, step)
+    same = [node for node in met.lists if here.join.variable not in node.variables]
+    if len(same) < 2 or len(same) == len(met.lists) or not all(map(here.has, same)):
+        return
+    if not any(map(nest.tallied, same)):
+        ahead = LevelLists({node: set() for node in same}, {}, step).uncut()
+        if start_of(here, ahead) is None:
+            found = fill(here, ahead)
+            if nest.counting is None:
+                with here.text.block(f"if {found.high} == 0"):
+                    here.text.line("continue")
 
 
 def set_by_marks(

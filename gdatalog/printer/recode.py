@@ -16,7 +16,13 @@ from gdatalog.printer.lists import cut_range
 from gdatalog.printer.lookups import seek
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import BitsetWords, Range, RecodedList
-from gdatalog.printer.recoded_lists import adjacencies, least_length, looked_up, rowed_nodes
+from gdatalog.printer.recoded_lists import (
+    adjacencies,
+    keeps_rows,
+    least_length,
+    looked_up,
+    rowed_nodes,
+)
 from gdatalog.printer.turns import begin_unit, shared_turns
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again
@@ -32,7 +38,7 @@ def print_recoded(here: Point, group: Recoding) -> None:
     start, stop = cut_range(here, values, (low, high), cuts_of(first))
     if here.clip is not None:
         assert here.clip == within
-        nest.grain = GRAIN
+        nest.grain = 1 if keeps_rows(nest, within) else GRAIN
         names = text.name("l"), text.name("h")
         text.line(f"{names[0]} = max({start}, c0)")
         text.line(f"{names[1]} = min({stop}, c1)")
@@ -41,7 +47,10 @@ def print_recoded(here: Point, group: Recoding) -> None:
     least = least_length(nest, steps, group)
     with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
         text.line(f"{words} = ({high} - {low} + 63) >> 6")
-        rows = _make_rows(nest, steps, group, (low, high))
+        if keeps_rows(nest, within):
+            rows = _kept_rows(here, group)
+        else:
+            rows = _make_rows(nest, steps, group, (low, high))
         inner = here.inner()
         inner.at = group.first
         inner.clip = inner.unit = None
@@ -62,13 +71,29 @@ def print_recoded(here: Point, group: Recoding) -> None:
     here.end_if_found()
 
 
+def _kept_rows(here: Point, group: Recoding) -> dict[int, tuple[str, str]]:
+    """Prints where the cached rows of bits begin for each trie of the group's levels; returns their
+    arrays and beginnings by the trie's number."""
+    nest, text, level = here.nest, here.text, here.nest.level(group.within)
+    rows: dict[int, tuple[str, str]] = {}
+    for node in adjacencies(nest, here.steps, group):
+        trie = nest.number[node.trie]
+        name = f"joined{level.trie}_{trie}"
+        levels = level, nest.level(TrieNode(node.trie, ())), nest.level(node)
+        starts = nest.arguments.scratch(f"{name}_at", "joined_at", levels)
+        begin = text.name("r")
+        text.line(f"{begin} = {nest.call('at', starts, here.positions[group.within])}")
+        rows[trie] = nest.arguments.scratch(name, "joined", levels), f"{begin} + "
+    return rows
+
+
 def _make_rows(
     nest: NestPrinter, steps: Sequence[Step], group: Recoding, ends: Range
-) -> dict[int, str]:
+) -> dict[int, tuple[str, str]]:
     """Prints the code that builds rows of bits for each trie of the group's levels; returns their
     arrays by the trie's number."""
     text, level, values = nest.text, nest.level(group.within), nest.values(group.within)
-    rows: dict[int, str] = {}
+    rows: dict[int, tuple[str, str]] = {}
     places: tuple[str, ...] = ()
     if not nest.tile:  # tiles use binary search instead
         array = nest.arguments.scratch(text.name("places"), "places", (level,))
@@ -76,12 +101,13 @@ def _make_rows(
         text.line(nest.call("place", values, *ends, *places))
     for node in adjacencies(nest, steps, group):
         trie = nest.number[node.trie]
-        rows[trie] = nest.arguments.scratch(text.name("rows"), "rows", (level,))
+        array = nest.arguments.scratch(text.name("rows"), "rows", (level,))
+        rows[trie] = array, ""
         root = nest.level(TrieNode(node.trie, ()))
         args = (values, *ends, *places, nest.arguments.values(root),
                 nest.arguments.scalar("low", root), nest.arguments.of_trie(trie, "index"),
                 nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
-        text.line(nest.call("recode_rows", *args, rows[trie], *(() if nest.tile else ("0",))))
+        text.line(nest.call("recode_rows", *args, array, *(() if nest.tile else ("0",))))
     if places:
         text.line(nest.call("unplace", values, *ends, *places))
     return rows

@@ -103,6 +103,15 @@ DEVICE i64 parent_of(O offsets, i64 n_offsets, i64 position) {
     return upper(offsets, 0, n_offsets, position) - 1;
 }
 
+// The same, for lanes with neighbouring positions: from the parent `first` on, where it is expected
+// among the next N + 1.
+template <int N, class O>
+DEVICE i64 parent_near(Tile<N>, O offsets, i64 first, i64 n_offsets, i64 position) {
+    const i64 near = first + N + 2;
+    const bool here = near < n_offsets && +offsets[near - 1] > position;
+    return upper(offsets, first, here ? near : n_offsets, position) - 1;
+}
+
 // ---------------------------------------------------------------------------- searches, a tile
 
 // Each round cuts the list into N + 1 parts. With fewer than 4 lanes this would save no round.
@@ -386,6 +395,52 @@ DEVICE i64 count_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bh
         return n;
     }
     walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64, i64) { n += yes ? 1 : 0; });
+    return n;
+}
+
+// A value of the second or the first of two arrays.
+template <class A, class B>
+DEVICE i64 either(bool second, Array<const A> va, Array<const B> vb, i64 at) {
+    return second ? (i64)+vb[at] : (i64)+va[at];
+}
+template <class T>
+DEVICE T either(bool second, Array<const T> va, Array<const T> vb, i64 at) {
+    return +(second ? vb : va)[at];
+}
+
+// This lane's share of how many values are common to the two lists of each lane with `yes`. The
+// values of all shorter lists are one sequence, which the lanes take N at a time: so short lists
+// keep all lanes busy. A value is searched in the longer list of its lane.
+template <int N, class A, class B>
+DEVICE i64 count_common_of_each(Tile<N> t, bool yes, Array<const A> va, i64 alo, i64 ahi,
+                                Array<const B> vb, i64 blo, i64 bhi) {
+    const bool second = bhi - blo < ahi - alo;
+    const Spread all = spread_out(t, second ? blo : alo, second ? bhi : ahi, yes);
+    const i64 low = second ? alo : blo, high = second ? ~ahi : bhi;
+    i64 n = 0;
+    for (i64 at = 0; at < all.total; at += N) {
+        const i64 place = at + t.rank;
+        const int owner = owner_of(t, all, place);
+        const i64 from = from_rank(t, all.origin, owner) + place;
+        const i64 lo = from_rank(t, low, owner), end = from_rank(t, high, owner);
+        if (place >= all.total) continue;
+        const bool its = end < 0;
+        const i64 hi = its ? ~end : end;
+        const auto key = either(its, va, vb, from);
+        i64 below = lo, left = hi - lo;
+        while (left > PART) {
+            const i64 half = left >> 1;
+            below = either(!its, va, vb, below + half) <= key ? below + half : below;
+            left -= half;
+        }
+        u32 few = (u32)left, found = 0;
+        while (few > 1) {
+            const u32 half = few >> 1;
+            found = either(!its, va, vb, below + (found + half)) <= key ? found + half : found;
+            few -= half;
+        }
+        n += few == 1 && either(!its, va, vb, below + found) == key ? 1 : 0;
+    }
     return n;
 }
 
