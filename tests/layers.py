@@ -175,7 +175,7 @@ ORDER = {
     "gpu_ops": """
         __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
         cupy_kernel sources array_operators elementwise array_module cupy_driver probe
-        diagnosis heads flat steady
+        diagnosis heads steady head_counts flat
         kernels transfers cpp_lines lane_loops translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk rounds intersection_sources intersection lanes sums paged_tries device

@@ -40,7 +40,7 @@ def test_a_count_is_moved_out_of_a_loop() -> None:
         """
         if low < high:
             steady0 = sum_of_lanes(count_common(v0, l0, h0, v1, l1, h1))
-            steady1 = np.int64(True and has(v0, l0, h0, y))
+            steady1 = np.int64(has(v0, l0, h0, y))
         for i in lanes(low, high):
             x = np.int64(at(buffer0, i))
             m = steady0
@@ -110,7 +110,6 @@ def test_a_count_that_changes_stays(turn: str) -> None:
         "m = at(v0, i)\n    came += m",  # of a tile, each lane would add it
         f"{COUNT}\n    m -= 1\n    came += m",  # each lane would subtract
         f"{COUNT}\n    emit(m)",
-        f"{COUNT}\n    came += m\n    came += m",
     ],
 )
 def test_turns_that_are_not_divided(turn: str) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 
 from gdatalog.codegen.function_trees import called
-from gdatalog.gpu_ops.heads import HeadCount, count_of, head_of, looks
+from gdatalog.gpu_ops.head_counts import HeadCount, count_of
+from gdatalog.gpu_ops.heads import head_of, looks
 from gdatalog.records import dataclass
 
 

@@ -54,13 +54,13 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     replayed: list[ast.stmt] = []  # the rest, with the ends of turns that are in the head
     found: dict[str, int] = {}  # variables, and how many loads each waits for
     for at, statement in enumerate(loop.body):
-        reads = _read(statement) - found.keys() - {loop.target.id}
-        ahead = looks(statement) and not reads & (changed | STATE)
-        ahead = ahead and bool(_loads(statement) or _read(statement) & found.keys())
+        read = reads(statement) - found.keys() - {loop.target.id}
+        ahead = looks(statement) and not read & (changed | STATE)
+        ahead = ahead and bool(_loads(statement) or reads(statement) & found.keys())
         if ahead and isinstance(statement, ast.Assign):
             (target,) = statement.targets
             assert isinstance(target, ast.Name)
-            waits = max((found.get(name, 0) for name in _read(statement)), default=0)
+            waits = max((found.get(name, 0) for name in reads(statement)), default=0)
             found[target.id] = waits + _loads(statement)
         if ahead:
             head.append(statement)
@@ -77,57 +77,10 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     again = set(assigned_in(rest))
     if max(found.values(), default=0) < 2 or again & found.keys():
         return None
-    wanted = tuple(name for name in found if any(name in _read(node) for node in rest))
+    wanted = tuple(name for name in found if any(name in reads(node) for node in rest))
     if counts:
         return Head(tuple(head), tuple(replayed), tuple(found), wanted, ends)
     return Head(tuple(head), tuple(rest), tuple(found), wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class HeadCount:
-    """A loop whose turns only add how many values two lists have in common.
-
-    `statements` are run by each lane for a turn of its own, and assign `variables`; `call` counts,
-    `total` is what the count is added to. `unit`: the unit of the task that a turn is, if it is
-    one.
-    """
-
-    statements: tuple[ast.stmt, ...]
-    variables: tuple[str, ...]
-    call: ast.Call
-    total: str
-    unit: ast.expr | None
-
-
-def count_of(head: Head) -> HeadCount | None:
-    """The count that is all that follows a head; None if something else follows."""
-    match head.rest:
-        case [
-            *before,
-            ast.Assign(targets=[ast.Name(id=count)], value=ast.Call() as call),
-            ast.AugAssign(target=ast.Name(id=total), op=ast.Add(), value=ast.Name(id=added)),
-        ] if _calls(call) == {"count_common"} and count == added:
-            pass
-        case _:
-            return None
-    unit: ast.expr | None = None
-    statements, variables = list(head.statements), list(head.variables)
-    read = set().union(_read(call), *map(_read, before))
-    for statement in before:
-        match statement:
-            case ast.If(test=ast.UnaryOp(operand=ast.Call(func=ast.Name("begin_unit"), args=args))):
-                if unit is not None or ast.unparse(args[0]) != ast.unparse(args[1]):
-                    return None
-                unit = args[0]
-            case ast.Assign(targets=[ast.Name(id=name)]) if _calls(statement) <= PURE:
-                if name in read:
-                    statements.append(statement)
-                    variables.append(name)
-            case _:
-                return None
-    if unit is not None and _read(unit) & set(variables):
-        return None
-    return HeadCount(tuple(statements), tuple(variables), call, total, unit)
 
 
 def looks(statement: ast.stmt) -> bool:
@@ -163,5 +116,5 @@ def _loads(node: ast.AST) -> int:
     return 1 if calls or any(isinstance(n, ast.Subscript) for n in ast.walk(node)) else 0
 
 
-def _read(node: ast.AST) -> set[str]:
+def reads(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

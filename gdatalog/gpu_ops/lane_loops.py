@@ -6,10 +6,12 @@ import ast
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_lines import CodeEmitter
 from gdatalog.gpu_ops.cpp_types import cpp_type
 from gdatalog.gpu_ops.flat import Flat
-from gdatalog.gpu_ops.heads import Head, HeadCount
+from gdatalog.gpu_ops.head_counts import HeadCount
+from gdatalog.gpu_ops.heads import Head
 from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass
 
@@ -87,6 +89,9 @@ class LaneLoops(CodeEmitter):
         first, mine, goes = f"{name}_first", f"{name}_mine", f"{name}_goes"
         ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
         with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
+            if counted.shares is not None:
+                self._renamed = {name: f"({first} + LANES - 1)"}
+                self._statement(counted.shares)
             if counted.unit is not None:
                 self._renamed = {name: first}
                 unit = self._expr(counted.unit)
@@ -107,8 +112,7 @@ class LaneLoops(CodeEmitter):
                 self._looked(counted.statements)
                 self._line(f"{goes} = true;")
             self.lines[-1] += " while (false);"
-            given = _read([self._expr(arg) for arg in counted.call.args])
-            self._line(f"{counted.total} += count_common_of_each(t, {goes}, {given});")
+            self._count(counted, goes, mine)
             self._renamed = {}
 
     def _flat(self, flat: Flat) -> None:
@@ -125,7 +129,7 @@ class LaneLoops(CodeEmitter):
             self._line(f"i64 {outer} = first;")
             self._line(f"bool {goes} = false;")
             given = [] if counted is None else [self._expr(arg) for arg in counted.call.args]
-            for at in (1, 2, 4, 5)[: len(given)]:
+            for at in (1, 2, 4, 5) if given else ():
                 if given[at] in self.types.names:
                     self._line(f"{given[at]} = 0;")
             with self._braces("do"):
@@ -145,7 +149,17 @@ class LaneLoops(CodeEmitter):
             if counted is None:
                 self._turn(goes, flat.body, [inner, outer])
             else:
-                self._line(f"{counted.total} += count_common_of_each(t, {goes}, {_read(given)});")
+                self._count(counted, goes, inner)
+
+    def _count(self, counted: HeadCount, goes: str, mine: str) -> None:
+        """Counts the common values of each lane's lists, and adds them up."""
+        va, alo, ahi, vb, blo, bhi, *more = (self._expr(arg) for arg in counted.call.args)
+        function = f"{called(counted.call)}_of_each"
+        if more:
+            function += f"<{more.pop()}>"
+        lists = [f"read_only({va})", alo, ahi, f"read_only({vb})", blo, bhi, *more]
+        self._line(f"{counted.count} = {function}(t, {goes}, {', '.join(lists)});")
+        self._turn(goes, counted.tail, [mine])
 
     def _looked(self, statements: Sequence[ast.stmt]) -> None:
         """Look-ups of a lane, which leave the block if the lane has no turn."""
@@ -156,9 +170,3 @@ class LaneLoops(CodeEmitter):
             else:
                 self._statement(statement)
         self._loops.pop()
-
-
-def _read(given: Sequence[str]) -> str:
-    """The arguments of a function that reads two lists, for lanes with lists of their own."""
-    va, alo, ahi, vb, blo, bhi = given
-    return f"read_only({va}), {alo}, {ahi}, read_only({vb}), {blo}, {bhi}"

@@ -8,7 +8,7 @@ repeat it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_types import assigned_in, names_in
@@ -54,7 +54,7 @@ class Steady:
                         statement.value = self._once(value, once)
                 case ast.If(test=ast.BoolOp(op=ast.And(), values=tests) as test):
                     same = [each for each in tests if _looks_up(each, changed)]
-                    if any("has" in _calls(each) for each in same):
+                    if any("has" in calls_in(each) for each in same):
                         both = ast.BoolOp(ast.And(), same) if len(same) > 1 else same[0]
                         flag = ast.Call(ast.parse("np.int64", mode="eval").body, [both], [])
                         known = ast.Compare(
@@ -76,76 +76,65 @@ class Steady:
 def _spread(loop: ast.For, once: Sequence[ast.Assign]) -> None:
     """Divides a loop's turns among the lanes, if each turn only adds a number to a total. `once`:
     what is computed before; of counts, each lane has a share."""
-    counts = {
-        statement.targets[0].id: statement
-        for statement in once
-        if isinstance(statement.targets[0], ast.Name) and _calls(statement.value) & COUNTS
-    }
-    parts: dict[str, bool] = {}  # numbers, and whether each lane has a share of them
-    totals = 0
-    body: list[ast.stmt] = []
-    for statement in loop.body:
-        test, inner = None, statement
-        if isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse:
-            test, inner = statement.test, statement.body[0]
-        leads = test is not None and _leads(test, once)
-        match inner:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if test is None:
-                if _calls(value) - PURE or not names_in(value).isdisjoint(parts):
-                    return
-                shares = isinstance(value, ast.Name) and value.id in counts
-                if not shares and names_in(value) & counts.keys():
-                    return
-                parts[name] = shares
-            case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant()) if name in parts:
-                if leads != parts[name]:
-                    return
-            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Name(id=part)):
-                if part not in parts or name in parts or leads == parts[part]:
-                    return
-                if test is not None and ast.unparse(test) != "leads()":
-                    return
-                totals += 1
-            case _:
-                return
-        if test is not None and (_calls(test) - PURE - {"leads"}):
-            return
-        body.append(statement)
-    if totals != 1:
+    counts = [each for each in once if calls_in(each.value) & COUNTS]
+    led = {name for each in once if "leads" in calls_in(each.value) for name in assigned_in([each])}
+    body = by_lane(loop.body, dict.fromkeys(assigned_in(counts), True), led)
+    if body is None or not any(isinstance(each, ast.AugAssign | ast.If) for each in body):
         return
     assert isinstance(loop.iter, ast.Call)
     loop.iter.func = ast.Name("lanes", ast.Load())
-    for statement in counts.values():
-        statement.value = ast.Call(ast.Name("sum_of_lanes", ast.Load()), [statement.value], [])
-    loop.body = _without_leads(body)
-    for statement in once:
-        if statement not in counts.values():
-            statement.value = _led(statement.value)
+    loop.body = body
+    for each in once:
+        if each in counts:
+            each.value = ast.Call(ast.Name("sum_of_lanes", ast.Load()), [each.value], [])
+        else:
+            each.value = _led(each.value)
 
 
-def _leads(test: ast.expr, once: Sequence[ast.Assign]) -> bool:
-    """Whether a test holds in one lane only."""
-    if "leads" in _calls(test):
-        return True
-    led = {
-        target.id
-        for statement in once
-        if "leads" in _calls(statement.value)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-    return not names_in(test).isdisjoint(led)
+def by_lane(
+    body: Sequence[ast.stmt], shares: Mapping[str, bool], led: Collection[str] = ()
+) -> list[ast.stmt] | None:
+    """Statements of a tile that compute a number and add it to a total, as those of a single lane;
+    None if they do something else.
 
-
-def _without_leads(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
+    `shares`: numbers, and whether each lane has a share of them; the lane then has the whole.
+    `led`: flags that only one lane of the tile has.
+    """
+    parts, found = dict(shares), list[ast.stmt]()
     for statement in body:
-        if isinstance(statement, ast.If):
-            if ast.unparse(statement.test) == "leads()":
-                found += statement.body
+        test, inner = None, statement
+        if isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse:
+            test, inner = statement.test, statement.body[0]
+            if calls_in(test) - PURE - {"leads"}:
+                return None
+        leads = test is not None and bool("leads" in calls_in(test) or names_in(test) & {*led})
+        match inner:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="sum_of_lanes"), args=[ast.Name(id=same)]),
+            ) if test is None and name == same and parts.get(name):
+                parts[name] = False
                 continue
-            statement.test = _led(statement.test)
-        found.append(statement)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if test is None:
+                shared = isinstance(value, ast.Name) and parts.get(value.id, False)
+                if calls_in(value) - PURE or (not shared and names_in(value) & parts.keys()):
+                    return None
+                parts[name] = shared
+            case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant()) if name in parts:
+                if leads != parts[name]:
+                    return None
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Name(id=part)):
+                if part not in parts or name in parts or leads == parts[part]:
+                    return None
+            case ast.Expr(value=ast.Call(func=ast.Name(id="add_local"))) if leads:
+                if any(parts.get(name) for name in names_in(statement)):
+                    return None
+            case _:
+                return None
+        if test is not None and (test := _led(test)) is not None:
+            found.append(inner if _is_true(test) else ast.If(test, [inner], []))
+        else:
+            found.append(statement)
     return found
 
 
@@ -155,15 +144,20 @@ def _led(node: ast.expr) -> ast.expr:
         case ast.Call(func=ast.Name(id="leads")):
             return ast.Constant(True)
         case ast.Call(args=args):
-            node.args = [_led(arg) for arg in args]
-        case ast.BoolOp(values=values):
-            node.values = [_led(value) for value in values]
+            return ast.Call(node.func, [_led(arg) for arg in args], [])
+        case ast.BoolOp(op=ast.And(), values=values):
+            left = [led for value in values if not _is_true(led := _led(value))]
+            return left[0] if len(left) == 1 else ast.BoolOp(ast.And(), left)
     return node
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _looks_up(test: ast.expr, changed: Collection[str]) -> bool:
     """Whether a test only looks up what does not change."""
-    return _calls(test) <= PURE | {"leads"} and not names_in(test) & set(changed)
+    return calls_in(test) <= PURE | {"leads"} and not names_in(test) & set(changed)
 
 
 def _may_write(body: Sequence[ast.stmt]) -> Iterator[str]:
@@ -174,5 +168,5 @@ def _may_write(body: Sequence[ast.stmt]) -> Iterator[str]:
                 yield from names_in(argument)
 
 
-def _calls(node: ast.AST) -> set[str]:
+def calls_in(node: ast.AST) -> set[str]:
     return {called(each) for each in ast.walk(node) if isinstance(each, ast.Call)}

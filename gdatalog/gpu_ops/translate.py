@@ -41,7 +41,8 @@ from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
 from gdatalog.gpu_ops.flat import Flat, flat_of
-from gdatalog.gpu_ops.heads import count_of, head_of
+from gdatalog.gpu_ops.head_counts import count_of
+from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.steady import Steady
 from gdatalog.records import dataclass, field

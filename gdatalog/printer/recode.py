@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Join, Slot, Step
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
-from gdatalog.printer.bitsets import constraints_of, cuts_of, measure_bits, set_of, word_of
+from gdatalog.printer.bitsets import (
+    bounds_of,
+    constraints_of,
+    cuts_of,
+    measure_bits,
+    set_of,
+    word_of,
+)
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.lookups import seek
 from gdatalog.printer.nest import NestPrinter, Point
@@ -121,9 +128,14 @@ def print_bits(here: Point) -> None:
     if here.leaf.counts and measurable(here.steps, here.at) and not roots:
         here.leaf.count(here, *measure_bits(here, wanted))
         return
+    lanes = _by_lanes(here)
+    if lanes and all(each.kind != "row" for each in wanted):
+        _lanes(here, *bounds_of(here, sorted(wanted, key=repr)))
+        return
     bits = set_of(here, wanted)
-    if _by_lanes(here):
-        _lanes(here, bits)
+    if lanes:
+        low = "0" if bits.after is None else f"{bits.after} + 1"
+        _lanes(here, low, f"{here.recoded.high} - {here.recoded.low}", bits)
         return
     if here.loops_after(here.at):
         group.sets[wanted] = bits
@@ -163,14 +175,14 @@ def _by_lanes(here: Point) -> bool:
     return not any(isinstance(step, Join) and cuts_of(step) for step in joins)
 
 
-def _lanes(here: Point, bits: BitsetWords) -> None:
-    """A loop over the positions of a set, divided among the lanes."""
-    nest, text, group = here.nest, here.text, here.recoded
+def _lanes(here: Point, low: str, high: str, bits: BitsetWords | None = None) -> None:
+    """A loop over positions, or those of a set, divided among the lanes."""
+    nest, text = here.nest, here.text
     position = text.name("j")
-    low = "0" if bits.after is None else f"{bits.after} + 1"
-    with text.block(f"for {position} in lanes({low}, {group.high} - {group.low})"):
-        with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
-            text.line("continue")
+    with text.block(f"for {position} in lanes({low}, {high})"):
+        if bits is not None:
+            with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
+                text.line("continue")
         inner = here.inner()
         inner.alone, inner.unit = True, None
         _bind(inner, position)
