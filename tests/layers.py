@@ -146,17 +146,18 @@ ORDER = {
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
         rule_plans recent catalog facts compiler device devices context index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
-        remainders scans rules prepared_rules fixpoint scan_or_index draft encoding stratum_run
-        variants replanning operators stratum_plan placing recursion_planner stratum_planner
-        counting evaluator untrusted execution
+        remainders scans fixpoint scan_or_index stratum_tables rules prepared_rules draft encoding
+        stratum_run variants replanning operators stratum_plan placing recursion_planner
+        stratum_planner counting evaluator untrusted execution
     """,
     "engine/fixpoint": """
         __init__ lattice_rounds row_sets row_bitmap maintained nearby start_groups spans
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy fallback host once placed semi_naive row_rounds when_compiled
-        bitmap_rounds codes incremental lattice linear partitioned counted workers worklist
+        __init__ base again copy once semi_naive kept row_rounds bitmap_rounds wrapping
+        fallback host placed when_compiled codes linear incremental lattice partitioned_run
+        partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
@@ -165,7 +166,7 @@ ORDER = {
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
     "engine/evaluator": """
-        __init__ last_use upcoming results news evaluator asked_parts demanded bound
+        __init__ last_use upcoming kept_plans results news evaluator asked_parts demanded bound
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
@@ -173,13 +174,15 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
-        cupy_kernel sources array_operators elementwise array_module cupy_driver probe
+        __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
+        virtual_pages compile_errors copies cupy_kernel sources array_operators elementwise
+        array_module cupy_driver probe
         diagnosis heads steady head_counts flat
         kernels transfers cpp_lines lane_loops translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device
-        helper group
+        launch walk growing growing_rows round_launches rounds intersection_sources
+        intersection lanes sums paged_tries device
+        share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics
@@ -199,7 +202,8 @@ ORDER = {
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
         failing normalise new_values domains encoded_constants order aggregate_items
-        witnesses list_reuse components conjunction build join rewrite program rule pipeline
+        witnesses list_reuse components conjunction build join rewrite program rule least_cut
+        placement pipeline
         __init__
     """,
     "planner/check": """
@@ -216,7 +220,7 @@ ORDER = {
     "planner/rewrite": """
         __init__ worklist_key counts_read folding adornments columns_read linear_recursion
         parts quotients isomorphic orbits outer_plans outer_loops known_bindings
-        linear_closures passing recursion_cost suffix cuts rounds_cost signatures
+        linear_closures passing recursion_cost suffix cuts rounds_cost program_sizes signatures
         dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
         magic_sets
     """,

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.device import shared_by
+from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
+from gdatalog.planner.placement import Work, sum_of
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
 from gdatalog.storage.kept import Kept
@@ -104,16 +106,26 @@ def looked_at(cost: float) -> str:
 
 
 def planned_choice(
-    plan: RulePlan, number: int, settings: Settings, members: tuple[str, ...]
+    plan: RulePlan, number: int, settings: Settings, members: tuple[str, ...], copied: float = 0.0
 ) -> ExecutorChoice:
     """Predicts the choice for a join, as far as it is known without its indexes, on a device of
-    these members."""
+    these members; `copied`: the bytes of the indexes that each copies from the first."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
     if plan.terms and plan.terms[number].images:
         form = Form(images=plan.terms[number].images)
-    shared = shared_by(members, join.cost, settings.thresholds)
+    shared = shared_by(members, join.cost, settings.thresholds, lambda: copied)
     return choose(PlannedJoin(join, form, settings, unprintable(join), shared=shared))
+
+
+def work_of_rule(plan: RulePlan, context: ExecutionContext) -> Work:
+    """What the joins of a rule are expected to do on the CPU."""
+    looked = arrays = 0.0
+    for number, join in enumerate(plan.joins):
+        first = planned_choice(plan, number, context.settings, CPU.members).breadth_first
+        looked, arrays = (looked, arrays + join.cost) if first else (looked + join.cost, arrays)
+    own = Work(looked, arrays, launches=max(1, len(plan.joins)))
+    return sum_of([own, *(work_of_rule(counts, context) for counts in plan.within)])
 
 
 def unprintable(join: JoinPlan) -> str | None:

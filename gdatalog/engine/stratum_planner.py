@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations, codes, copy
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.host import NUMBERS, OnHost
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.stratum_plan import StratumPlan
@@ -25,24 +26,46 @@ from gdatalog.storage.spill import Spill
 
 
 def plan_stratum(
-    stratum: Stratum, inputs: StratumInputs, counted: bool = False, excluded: str = ""
+    stratum: Stratum,
+    inputs: StratumInputs,
+    counted: bool = False,
+    excluded: str = "",
+    chosen: bool = False,
 ) -> StratumPlan:
     """Plans a stratum.
 
     `counted`: if it is partitioned, only the number of rows of each value is needed. `excluded`:
-    the kind of operator that did not suit.
+    the kind of operator that did not suit. `chosen`: it shall run on the device of the inputs.
     """
-    device, later = inputs.context.device, inputs.context.later
-    name = device.members[0] if stratum.recursive else device.name
-    root = _copied(stratum, inputs, excluded)
-    if root is None and later is None:
-        root = _operator(stratum, counted, excluded, inputs)
-    elif root is None:
+    device, name = inputs.context.device, inputs.context.device.name
+    root = None if chosen else _copied(stratum, inputs, excluded)
+    if root is None and not chosen and inputs.context.later is not None:
         from gdatalog.engine import placing
 
-        root = placing.placed(stratum, inputs, partial(_operator, stratum, counted, excluded))
-    assert root is not None
-    name = root.device if isinstance(root, Placed) else name
+        def plan(inputs: StratumInputs) -> Operator:
+            return plan_stratum(stratum, inputs, counted, excluded, chosen=True).root
+
+        root = placing.placed(stratum, inputs, plan)
+    if root is None:
+        encoded, of = None, stratum
+        if inputs.limit is None and excluded != "codes":
+            encoded = codes.encoding(stratum, inputs)
+            if encoded is not None:
+                of, inputs = encoded.stratum, encoded.inputs
+        if not of.recursive:
+            root = once = Once(StratumDraft(of, inputs).planned)
+            if inputs.context.device is not CPU and _reads_numbers(once):
+                root = OnHost(once, NUMBERS)
+        else:
+            from gdatalog.engine.recursion_planner import plan_recursion
+
+            root = plan_recursion(of, inputs, counted, on_host=excluded == "device")
+        if encoded is not None:
+            root = OnCodes(stratum, encoded.names(), root)
+    if isinstance(root, Placed):
+        name = root.device
+    elif stratum.recursive:
+        name = device.members[0]
     return StratumPlan(stratum, root, name)
 
 
@@ -56,20 +79,12 @@ def _copied(stratum: Stratum, inputs: StratumInputs, excluded: str) -> Operator 
     return WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
 
 
-def _operator(stratum: Stratum, counted: bool, excluded: str, inputs: StratumInputs) -> Operator:
-    """The operator for the device of the inputs."""
-    encoded, of = None, stratum
-    if inputs.limit is None and excluded != "codes":
-        encoded = codes.encoding(stratum, inputs)
-        if encoded is not None:
-            of, inputs = encoded.stratum, encoded.inputs
-    if not of.recursive:
-        found: Operator = Once(StratumDraft(of, inputs).planned)
-    else:
-        from gdatalog.engine.recursion_planner import plan_recursion
-
-        found = plan_recursion(of, inputs, counted, on_host=excluded == "device")
-    return found if encoded is None else OnCodes(stratum, encoded.names(), found)
+def _reads_numbers(once: Once) -> bool:
+    """Whether rules read no rows, but only how many rows relations have."""
+    plans = [plan for _, plan in once.rules]
+    joins = [join for plan in plans for join in plan.joins]
+    simple = not any(plan.terms or plan.within for plan in plans)
+    return bool(joins) and simple and not any(ref.columns for j in joins for ref in j.tries)
 
 
 @dataclass(frozen=True, slots=True)
