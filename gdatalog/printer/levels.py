@@ -60,7 +60,8 @@ def print_join(here: Point) -> None:
         _tasks(here, walk, met, below)
     else:
         task = "base" if here.clip is not None and here.clip == walk.node else None
-        meet_ahead(here)
+        if nest.tile > 1:
+            meet_ahead(here)
         with here.leaf.around(here):
             LevelLoop(here, walk, met, task).print()
     close_marks(here, flags)

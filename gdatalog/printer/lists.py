@@ -132,21 +132,18 @@ def _clipped(here: Point, walk: Walk) -> Walk:
 def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts."""
     implied = (met.lists if node in met.lists else met.roots)[node]
-    array = here.nest.values(node)
     left = [
         cut
         for at, cut in enumerate(met.step.cuts)
-        if at not in implied or (here.nest.tile and _turn_of(here, cut, array, node) is not None)
+        if at not in implied or (here.nest.tile and _costs_nothing(here, cut, node))
     ]
-    return cut_range(here, array, here.range_of(node), left, node)
+    return cut_range(here, here.nest.values(node), here.range_of(node), left, node)
 
 
-def _turn_of(here: Point, cut: Comparison, array: str, node: TrieNode | None) -> str | None:
-    """Where a cut's bound is in a list, if it is the current position of a loop over this very
-    list: then the cut takes no search."""
-    _, bound = cut
-    turn = here.turns.get(bound.name) if isinstance(bound, Slot) else None
-    return turn.at if turn is not None and (turn.array, turn.node) == (array, node) else None
+def _costs_nothing(here: Point, cut: Comparison, node: TrieNode) -> bool:
+    """Whether a cut's bound is the current position of a loop over this very list."""
+    turn = here.turns.get(cut[1].name) if isinstance(cut[1], Slot) else None
+    return turn is not None and (turn.array, turn.node) == (here.nest.values(node), node)
 
 
 def cut_range(
@@ -157,9 +154,10 @@ def cut_range(
     low, high = whole
     for op, bound in cuts:
         starts = op in STARTS
-        turn = _turn_of(here, (op, bound), array, node)
-        if turn is not None:
-            place = turn + (" + 1" if op in (">", "<=") else "")
+        turn = here.turns.get(bound.name) if isinstance(bound, Slot) else None
+        if turn is not None and (turn.array, turn.node) == (array, node):
+            # The bound is the current position of a loop over this very list.
+            place = turn.at + (" + 1" if op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
             helper = (STARTS if starts else ENDS)[op]
