@@ -171,7 +171,8 @@ class Launch:
         lists = kept_lists(shared.ops, shared.indexes, printed.arguments, tries, self.limits)
         for name, trie in lists.items():
             given[name] = trie.levels[0].values
-            given[name.replace("lists", "kept")] = trie.levels[0].offsets
+            starts = f"{name}_at" if name.startswith("joined") else name.replace("lists", "kept")
+            given[starts] = trie.levels[0].offsets
         part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
         self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
         given["sizes"] = self.xp.asarray(self.sizes)

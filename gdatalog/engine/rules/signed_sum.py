@@ -368,7 +368,7 @@ class Sum:
         try:
             return nest.run(self.plan.relation)
         except NoRoomForLists:
-            nest.change(replace(nest.form, keeps=False))
+            nest.keep_nothing()
             return self._walked(nest)
         except GiveUp as reason:
             if str(reason):
@@ -383,7 +383,7 @@ class Sum:
         most //= nest.context.thresholds.tally_share
         size = _kept_bytes(nest)
         if size > most and nest.form.keeps:
-            nest.change(replace(nest.form, keeps=False))
+            nest.keep_nothing()
             size = _kept_bytes(nest)
         if size > most:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
