@@ -11,7 +11,7 @@ import numpy as np
 
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.context import Sources
-from gdatalog.engine.device import CPU, shared_by
+from gdatalog.engine.device import CPU, function_soon, shared_by
 from gdatalog.engine.group_dedup import GroupDedup, grouped_of
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -240,6 +240,14 @@ class JoinNest:
             _runs.clear()
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
+
+    def compile_soon(self, label: str) -> None:
+        """Compiles the loops on another thread."""
+        device = self.context.device.accelerator
+        if device is None:
+            function_soon(self.printed, self.join.cost)
+        else:
+            device.loops_soon(self.printed, label)
 
     @cached_property
     def shared(self) -> Shared | None:

@@ -86,7 +86,7 @@ class _RoundLaunch(Launch):
     def __init__(self, walks: Walks, loops: RoundLoops, at: int) -> None:
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
-            known, kernel = walks.kernel(run.printed, run.label)
+            known, kernel = walks.kernel(run.printed, run.label, run.limits.poll)
         super().__init__(walks.buffers, known, kernel, run, WHOLE, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.

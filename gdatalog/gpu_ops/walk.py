@@ -5,8 +5,8 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import Any
 from weakref import ref
@@ -22,10 +22,12 @@ from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.settings import cores
 from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.threads import MOMENT
 
 MOST_KERNELS = 256
-COMPILERS = 2  # threads that compile kernels before they are needed
+COMPILERS = 4  # most threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
 
@@ -78,14 +80,22 @@ class Walks:
         """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, CupyKernel]:
+    def kernel(
+        self, printed: PrintedPlan, label: str, poll: Callable[[], None]
+    ) -> tuple[LoopKernel, CupyKernel]:
         """The kernel of a plan, compiled on first use."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
-            coming = self._coming.pop(loops.source, None)
+            coming = self._coming.get(loops.source)
             with spending("compiling"):
-                kernel = self._compiled(loops, label) if coming is None else coming.result()
+                if coming is None or coming.cancel():  # no thread has begun with it
+                    kernel = self._compiled(loops, label)
+                else:
+                    while not wait([coming], MOMENT).done:
+                        poll()
+                    kernel = coming.result()
+            self._coming.pop(loops.source, None)
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[loops.source] = kernel
@@ -102,7 +112,8 @@ class Walks:
         coming = self._coming.get(loops.source)
         if coming is None:
             if self._compilers is None:
-                self._compilers = ThreadPoolExecutor(COMPILERS, "compiling")
+                threads = min(COMPILERS, cores())
+                self._compilers = ThreadPoolExecutor(threads, "compiling")
             coming = self._compilers.submit(self._compiled_there, loops, label)
             self._coming[loops.source] = coming
         return coming.done() and coming.exception() is None
@@ -138,7 +149,7 @@ class Walks:
 
     def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
-            loops, kernel = self.kernel(run.printed, run.label)
+            loops, kernel = self.kernel(run.printed, run.label, run.limits.poll)
         launch = Launch(self.buffers, loops, kernel, run, part, rooms)
         self.indexes.changed()  # it may have derived arrays of tries
         return launch

@@ -8,7 +8,7 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from gdatalog.account import LARGE, trim_if_much
@@ -30,6 +30,7 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import Placed, there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
 from gdatalog.limits import accounted
@@ -212,10 +213,14 @@ class Evaluator:
 
     def _plan_ahead(self, upcoming: Upcoming) -> None:
         """Plans the strata that have a single rule and read only known relations, if there are
-        several: a thread compiles their loops while this one plans the others."""
+        several: other threads compile their loops while this one plans the others."""
         context = self.context
-        alone = len(upcoming.strata) == 1 or context.device is not CPU
-        if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
+        if (
+            len(upcoming.strata) == 1
+            or context.cluster
+            or self.let_go is not None
+            or context.metrics.lasting
+        ):
             return
 
         def done(stratum: Stratum) -> bool:
@@ -224,10 +229,11 @@ class Evaluator:
 
         for stratum in upcoming.plannable(done):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
-            if isinstance(plan.root, Once):
-                # If memory is short, the rule's own run reports it or counts in another way.
-                with suppress(MemoryError), context.limits.account.restoring(MemoryError):
-                    plan.root.compile_ahead(inputs)
+            root = plan.root
+            if isinstance(root, Placed):
+                root, inputs = root.then, there(inputs, root.device)
+            if isinstance(root, Once):
+                root.compile_ahead(inputs)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""

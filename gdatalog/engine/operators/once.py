@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
@@ -36,8 +37,13 @@ class Once(LeafOperator):
     def run(
         self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations:
-        return StratumRun(prepared, inputs).once(inputs.limit)
+        run = StratumRun(prepared, inputs)
+        if prepared.ahead and inputs.context.device is not CPU:
+            prepared.ahead = False
+            if sum(len(plan.joins) for _, plan in self.of.pairs) > 1:
+                run.compile_ahead()
+        return run.once(inputs.limit)
 
     def compile_ahead(self, inputs: StratumInputs) -> None:
-        """Compiles loops on another thread, after building the indexes that they read."""
+        """Compiles loops on other threads, after building the indexes that they read."""
         StratumRun(self.of, inputs).compile_ahead()

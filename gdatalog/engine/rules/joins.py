@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gdatalog.calls import Block
 from gdatalog.engine import derived
+from gdatalog.engine.choose import planned_choice
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.device import CPU
@@ -30,6 +31,17 @@ class LocalJoins:
 
     def _run(self, number: int) -> JoinRun:
         return JoinRun(self.plan, number, self.inputs, self.loops)
+
+    def compile_ahead(self) -> None:
+        """Compiles the loops on other threads."""
+        plan, context = self.plan, self.inputs.context
+        for number, join in enumerate(plan.joins):
+            choice = planned_choice(plan, number, context.settings, context.device.members)
+            if join.given is None and not choice.breadth_first:
+                form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
+                nest = self._run(number).nest(form)
+                if nest.reason is None:
+                    nest.compile_soon(plan.relation)
 
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
         inputs, thresholds = self.inputs, self.inputs.context.thresholds
