@@ -179,7 +179,7 @@ ORDER = {
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk rounds intersection_sources intersection lanes sums paged_tries device
-        helper group
+        share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

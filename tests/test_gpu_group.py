@@ -402,12 +402,12 @@ class Stopping(HostDriver):
 class Polled(Dealt):
     """Its kernels of joins and fixpoints are asked to end while they run."""
 
-    def _share(self, *given: Any) -> Any:
+    def run(self, *given: Any) -> Any:
         drivers: list[Any] = [self.driver, *(gpu.driver for gpu in self.others)]
         for driver in drivers:
             driver.polls = 5
         try:
-            return super()._share(*given)
+            return super().run(*given)
         finally:
             for driver in drivers:
                 driver.polls = 0
@@ -427,6 +427,32 @@ def test_a_call_is_stopped_on_all_devices(stopped: int, stops: int) -> None:
             db.query(CLOSURE).fetchall()
         assert not device._under_way
         assert answer(db, CLOSURE) == expected(CLOSURE)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("asked", [0, 2])  # then launches are kept
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("error", [MemoryError("out of memory"), DeviceError("a kernel failed")])
+def test_after_an_error_no_device_is_at_work(number: int, asked: int, error: Any) -> None:
+    """Kernels have been launched on both when the first of them is waited for."""
+    drivers = [Failing(number=n) for n in range(2)]
+    device = Polled(drivers)
+    with database(device) as db:
+        db.workspace.tune(shared_piece=1e9)
+        db["E"] = EDGES
+        for _ in range(asked):
+            assert answer(db, TRIANGLES) == expected(TRIANGLES)
+            db.workspace.results.clear()
+        drivers[number].what, drivers[number].error = "kernel", error
+        if isinstance(error, MemoryError) and number == 0:
+            assert answer(db, TRIANGLES) == expected(TRIANGLES)  # in cells, or on the CPU
+        else:
+            with pytest.raises(DeviceError):
+                db.query(TRIANGLES).fetchall()
+        assert [driver.pending for driver in drivers] == [[], []]
+        lost = isinstance(error, DeviceError) and number == 1
+        assert db.device == ("cuda:0" if lost else "cuda:0,1")
+        assert answer(db, TRIANGLES) == expected(TRIANGLES)
 
 
 def test_a_device_without_room_for_copies_is_not_asked() -> None:

@@ -18,7 +18,7 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
-from gdatalog.gpu_ops.launch import WHOLE, Launch
+from gdatalog.gpu_ops.launch import Launch
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
@@ -86,8 +86,8 @@ class _RoundLaunch(Launch):
     def __init__(self, walks: Walks, loops: RoundLoops, at: int) -> None:
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
-            known, kernel = walks.kernel(run.printed, run.label, run.limits.poll)
-        super().__init__(walks.buffers, known, kernel, run, WHOLE, {})
+            known, kernel = walks.kernel(run)
+        super().__init__(walks.buffers, known, kernel, run, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.
         self.appending: tuple[CupyKernel, int, Any] | None = None

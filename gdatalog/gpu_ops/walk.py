@@ -5,7 +5,7 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, finished
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
@@ -42,14 +42,28 @@ class KeptLaunch:
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
         """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        launch = self.taken(scope, limits)
+        if launch is None:
+            return None
+        return finished(self.steps(launch, limits, WHOLE), self._walks.driver, limits)
+
+    def taken(self, scope: Any, limits: Limits) -> Launch | None:
+        """The launch, for a run in this scope, after which it is kept again."""
         launch = self._launch()
         if launch is None or not self._walks.takes(self._printed, launch, scope, limits):
             return None
         for used, name in self._used:
             used[name] = next(self._walks.indexes.clock)
-        found = launch.blocks(limits, None, brief=True)
-        self._walks.keep(self._printed, launch)
+        return launch
+
+    def steps(self, launch: Launch, limits: Limits, part: Part) -> Steps[list[Block]]:
+        """The rows of a part of the units of the launch that was taken."""
+        found = yield from launch.steps(limits, None, brief=True, part=part)
+        self.keep(launch)
         return found
+
+    def keep(self, launch: Launch) -> None:
+        self._walks.keep(self._printed, launch)
 
 
 class Walks:
@@ -63,7 +77,7 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
-        indexes.dropping = self._launches.clear  # they hold parts of tries
+        indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
 
@@ -80,20 +94,18 @@ class Walks:
         """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(
-        self, printed: PrintedPlan, label: str, poll: Callable[[], None]
-    ) -> tuple[LoopKernel, CupyKernel]:
+    def kernel(self, run: LoopRun) -> tuple[LoopKernel, CupyKernel]:
         """The kernel of a plan, compiled on first use."""
-        loops = self._loops_of(printed)
+        loops = self._loops_of(run.printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
             coming = self._coming.get(loops.source)
             with spending("compiling"):
                 if coming is None or coming.cancel():  # no thread has begun with it
-                    kernel = self._compiled(loops, label)
+                    kernel = self._compiled(loops, run.label)
                 else:
                     while not wait([coming], MOMENT).done:
-                        poll()
+                        run.limits.poll()
                     kernel = coming.result()
             self._coming.pop(loops.source, None)
             if len(self._kernels) >= MOST_KERNELS:
@@ -122,35 +134,35 @@ class Walks:
         with self.driver.use():
             return self._compiled(loops, label)
 
-    def run(
+    def run(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """The rows of a plan, as blocks of columns on the device."""
+        return finished(self.steps(run, wanted), self.driver, run.limits)
+
+    def steps(
         self,
         run: LoopRun,
         wanted: int | None,
         part: Part = WHOLE,
         rooms: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[Block]:
-        """The rows of a plan, as blocks of columns on the device.
-
-        `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
-        a tile needs of scratch whose size does not depend on tries.
-        """
-        alone = part is WHOLE and not rooms and not run.beside
-        again = alone and not isinstance(run.scope, dict)
+    ) -> Steps[list[Block]]:
+        """The same for a part of the units of the plan's first level. `rooms`: the number of
+        elements that a tile needs of scratch whose size does not depend on tries."""
+        again = not rooms and not run.beside
         launch = self._launches.pop(id(run.printed), None) if again else None
         try:
             if launch is None or not launch.serves(run):
-                launch = self._made(run, part, rooms)
-            found = launch.blocks(run.limits, wanted)
+                launch = self._made(run, rooms)
+            found = yield from launch.steps(run.limits, wanted, part=part)
         finally:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
         return found
 
-    def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
+    def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
-            loops, kernel = self.kernel(run.printed, run.label, run.limits.poll)
-        launch = Launch(self.buffers, loops, kernel, run, part, rooms)
+            loops, kernel = self.kernel(run)
+        launch = Launch(self.buffers, loops, kernel, run, rooms)
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
 
@@ -171,7 +183,7 @@ class Walks:
             return None
         if launch is None or not launch.serves(run):
             try:
-                launch = self._made(run, WHOLE, MappingProxyType({}))
+                launch = self._made(run, MappingProxyType({}))
             finally:
                 _give_back(run.limits)
             if not self.keep(run.printed, launch):
@@ -184,6 +196,10 @@ class Walks:
             return False
         del self._launches[id(printed)]
         return True
+
+    def drop_launches(self) -> None:
+        """Drops launches that are kept, because they hold parts of tries."""
+        self._launches.clear()
 
     def forget(self) -> None:
         """Frees kernels and arrays."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gdatalog.calls import Block, LoopRun
+from gdatalog.calls import Block
 from gdatalog.engine.choose import choose
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
@@ -99,9 +99,9 @@ def launched(
 
 
 def launches(plan: RulePlan, context: ExecutionContext) -> bool:
-    """Whether a rule is one join, or a sum of joins that only count, for one device."""
+    """Whether a rule is one join, or a sum of joins that only count, for a device."""
     device = context.device
-    if device.accelerator is None or len(device.members) > 1:
+    if device.accelerator is None:
         return False
     if plan.left is not None or plan.within or device.refuses(plan) is not None:
         return False
@@ -143,8 +143,7 @@ def _prepared(
     has_run = not choose(nest, label).breadth_first
     if not has_run and not (settings.strategy == "auto" and device.loops_soon(nest.plain, label)):
         return None
-    run = LoopRun(nest.plain, nest.tries, context.scope, limits, label, settings, {}, join.cost)
-    loops = device.prepared(run, has_run)
+    loops = device.prepared(nest.loop_run(label, {}, nest.shared), has_run)
     return None if loops is None else LaunchedJoin(join, form, loops, times * join.orbit)
 
 
