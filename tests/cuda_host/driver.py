@@ -89,10 +89,10 @@ class HostKernel:
     def resident(self, threads: int) -> int:
         return self.driver.blocks
 
-    def packed(self, args: Sequence[Any], gaps: bool = False) -> Sequence[Any]:
+    def packed(self, args: Sequence[Any]) -> Sequence[Any]:
         return args
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
         self._check(0 < threads <= 1024, f"{threads} threads in a block")
         self._check(blocks * threads <= _MOST_THREADS, "more threads than can be tested")
