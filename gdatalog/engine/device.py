@@ -95,13 +95,8 @@ class Device(Protocol):
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-class PreparedLoops(Protocol):
-    """Loops whose buffers and arguments are at hand on a device."""
-
-    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
-        """The rows for the values of parameters in this scope, on the host if they are few. None:
-        the loops are at hand no more, or there is no room for them. What the loops take stays
-        charged."""
+# Loops whose buffers and arguments are at hand on a device.
+PreparedLoops = Any
 
 
 class Accelerator(Device, Protocol):
@@ -131,6 +126,13 @@ class Accelerator(Device, Protocol):
     def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """Loops prepared for runs over these tries; None if they take too much memory for that.
         `has_run`: they have run over them, and are prepared if that is possible."""
+
+    def again(
+        self, loops: Sequence[PreparedLoops], scope: Scope, limits: Limits
+    ) -> list[list[Block]] | None:
+        """The rows of prepared loops for the values of parameters in this scope, on the host if
+        they are few. None: some are at hand no more, or there is no room for them. What they take
+        stays charged."""
 
 
 class AcceleratorGroup(Accelerator, Protocol):

@@ -30,7 +30,6 @@ from gdatalog.gpu_ops.copies import (
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
-from gdatalog.records import dataclass
 from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
@@ -55,12 +54,41 @@ def pause(waited: float, spins: bool = True) -> None:
         _give_way()
 
 
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """Arrays that are being copied to the host: `fetch` returns them after the `event`."""
+    """Arrays that are copied to the host behind kernels, as often as `begin` is called; `fetch`
+    returns them after the `event`."""
 
-    event: Any
-    fetch: Callable[[], list[Any]]
+    def __init__(self, cuda: Any, arrays: Sequence[Any], memory: Any, start: int) -> None:
+        """`memory`: pinned, from the byte `start` on; None: large arrays are copied when they are
+        fetched."""
+        self._cuda, self._arrays = cuda, arrays
+        self.event = cuda.Event(disable_timing=True)
+        self._copies: list[tuple[int, int, int, int]] = []
+        self._parts: list[Any] | None = None if memory is None else []
+        if self._parts is None:
+            return
+        held = np.frombuffer(memory, np.uint8)
+        for array in arrays:
+            size = array.nbytes
+            there = array.data.ptr, size, cuda.runtime.memcpyDeviceToHost
+            if size:
+                self._copies.append((memory.ptr + start, *there))
+            part = held[start : start + size].view(array.dtype)
+            self._parts.append(part.reshape(array.shape))
+            start += -(-size // 8) * 8
+
+    def begin(self) -> Reading:
+        """Copies them behind the kernels that are launched so far."""
+        stream = self._cuda.get_current_stream()
+        for copy in self._copies:
+            self._cuda.runtime.memcpyAsync(*copy, stream.ptr)
+        self.event.record(stream)
+        return self
+
+    def fetch(self) -> list[Any]:
+        if self._parts is None:
+            return [fetched(self._cuda, array) for array in self._arrays]
+        return [part.copy() for part in self._parts]
 
 
 class _Relieved:
@@ -250,13 +278,23 @@ class CupyDriver:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
+    def reader(self, arrays: Sequence[Any]) -> Reading:
+        """What reads arrays again and again, into memory of its own."""
+        size = sum(-(-array.nbytes // 8) * 8 for array in arrays)
+        cuda = self._cupy.cuda
+        return Reading(cuda, arrays, cuda.alloc_pinned_memory(max(1, size)), 0)
+
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
-        fetch = self._begin_to_read(arrays)
-        event = self._cupy.cuda.Event(disable_timing=True)
-        event.record()
-        return Reading(event, fetch)
+        cuda, mine = self._cupy.cuda, self._mine
+        memory, start = None, 0
+        if sum(array.nbytes + 8 for array in arrays) <= PINNED:
+            if not hasattr(mine, "held"):
+                mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
+            memory, start = mine.held, PINNED - mine.begin  # the other buffer
+            mine.begin = start
+        return Reading(cuda, arrays, memory, start).begin()
 
     def ended(self, reading: Reading) -> bool:
         """Whether `wait` would not wait for a reading; or the kernels before it have failed."""
@@ -297,29 +335,6 @@ class CupyDriver:
         if asked is not None:
             raise asked
         return reading.fetch()
-
-    def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
-        """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
-        if not arrays:
-            return list
-        cuda, mine = self._cupy.cuda, self._mine
-        sizes = [array.nbytes for array in arrays]
-        if sum(sizes) + 8 * len(sizes) > PINNED:
-            return lambda: [fetched(cuda, array) for array in arrays]
-        if not hasattr(mine, "held"):
-            mine.held = cuda.alloc_pinned_memory(2 * PINNED)
-            mine.bytes = np.frombuffer(mine.held, np.uint8, 2 * PINNED)
-            mine.begin = 0
-        runtime, stream = cuda.runtime, cuda.get_current_stream().ptr
-        at = mine.begin = PINNED - mine.begin  # the other buffer
-        parts = []
-        for array, size in zip(arrays, sizes, strict=True):
-            there = array.data.ptr, size, runtime.memcpyDeviceToHost, stream
-            if size:
-                runtime.memcpyAsync(mine.held.ptr + at, *there)
-            parts.append((array, mine.bytes[at : at + size]))
-            at += -(-size // 8) * 8
-        return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
 
     def clear(self, array: Any) -> None:
         """Sets an array to zeros."""

@@ -111,6 +111,10 @@ class Gpu:
         """The launch of a plan over its tries, for runs with other parameters."""
         return self.walks.prepared(run, has_run)
 
+    def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        """The rows of prepared loops."""
+        return self.walks.again(loops, scope, limits)
+
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
         """Runs a partitioned fixpoint."""
         return finished(self.following(run, rooms), self.driver, run.limits)

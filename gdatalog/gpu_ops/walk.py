@@ -5,7 +5,7 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, finished
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, all_finished, finished
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
@@ -42,10 +42,8 @@ class KeptLaunch:
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
         """The rows, on the host if they are few; None if the launch is gone, or has no room."""
-        launch = self.taken(scope, limits)
-        if launch is None:
-            return None
-        return finished(self.steps(launch, limits, WHOLE), self._walks.driver, limits)
+        found = self._walks.again([self], scope, limits)
+        return None if found is None else found[0]
 
     def taken(self, scope: Any, limits: Limits) -> Launch | None:
         """The launch, for a run in this scope, after which it is kept again."""
@@ -77,6 +75,7 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
+        self._launch_bytes = 0  # of their buffers
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
@@ -148,7 +147,7 @@ class Walks:
         """The same for a part of the units of the plan's first level. `rooms`: the number of
         elements that a tile needs of scratch whose size does not depend on tries."""
         again = not rooms and not run.beside
-        launch = self._launches.pop(id(run.printed), None) if again else None
+        launch = self._taken(run.printed) if again else None
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, rooms)
@@ -170,11 +169,19 @@ class Walks:
         """Keeps a launch that serves other runs, unless it is large."""
         if not launch.again or launch.nbytes > KEPT_BYTES // 4:
             return False
+        self._taken(printed)
         kept = self._launches
         kept[id(printed)] = launch
-        while len(kept) > MOST_LAUNCHES or sum(each.nbytes for each in kept.values()) > KEPT_BYTES:
-            del kept[next(iter(kept))]
+        self._launch_bytes += launch.nbytes
+        while len(kept) > MOST_LAUNCHES or self._launch_bytes > KEPT_BYTES:
+            self._launch_bytes -= kept.pop(next(iter(kept))).nbytes
         return True
+
+    def _taken(self, printed: PrintedPlan) -> Launch | None:
+        launch = self._launches.pop(id(printed), None)
+        if launch is not None:
+            self._launch_bytes -= launch.nbytes
+        return launch
 
     def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
         """The launch of a run, for other values of its parameters; None if it is not kept."""
@@ -194,12 +201,32 @@ class Walks:
         """Whether a launch is kept still; takes it, and the scope's constants, for a run."""
         if self._launches.get(id(printed)) is not launch or not launch.takes(scope, limits):
             return False
-        del self._launches[id(printed)]
+        self._taken(printed)
         return True
+
+    def again(
+        self, kept: Sequence[KeptLaunch], scope: Any, limits: Limits
+    ) -> list[list[Block]] | None:
+        """The rows of launches, which are queued together, on the host if they are few; None if
+        one is gone, or has no room."""
+        taken: list[Launch] = []
+        for each in kept:
+            launch = each.taken(scope, limits)
+            if launch is None:
+                for before, own in zip(kept, taken, strict=False):
+                    before.keep(own)
+                return None
+            taken.append(launch)
+        steps = [launch.steps(limits, None, brief=True) for launch in taken]
+        found = all_finished(steps, self.driver, limits)
+        for each, launch in zip(kept, taken, strict=True):
+            each.keep(launch)
+        return found
 
     def drop_launches(self) -> None:
         """Drops launches that are kept, because they hold parts of tries."""
         self._launches.clear()
+        self._launch_bytes = 0
 
     def forget(self) -> None:
         """Frees kernels and arrays."""
@@ -207,7 +234,7 @@ class Walks:
             self._compilers.shutdown(wait=False, cancel_futures=True)
             self._compilers = None
         self._coming.clear()
-        self._launches.clear()
+        self.drop_launches()
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()

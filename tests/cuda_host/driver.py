@@ -445,6 +445,9 @@ class HostDriver:
         self.recordings += 1
         return launch
 
+    def reader(self, arrays: Sequence[Any]) -> HostReader:
+        return HostReader(self, arrays)
+
     def reading(self, arrays: Sequence[Any]) -> HostReading:
         found: list[Any] = []
 
@@ -489,6 +492,17 @@ class HostDriver:
         if reading.found:
             waits()  # once for all
         return reading.found
+
+
+@dataclass(frozen=True)
+class HostReader:
+    """Arrays that are read again and again."""
+
+    driver: HostDriver
+    arrays: Sequence[Any]
+
+    def begin(self) -> HostReading:
+        return self.driver.reading(self.arrays)
 
 
 @dataclass(frozen=True)
