@@ -46,6 +46,7 @@ class Thresholds:
     # The executor of a join.
     loops_worth: float = 50_000.0  # expected rows from which compiled loops pay, after some 40 ms
     kernels_worth: float = 1e6  # the same for kernels of a GPU, after some 400 ms
+    kernel_waits: float = 5e7  # expected rows up to which a GPU need not wait for a kernel
     kernel_runs: int = 16  # runs of a small join on a GPU before its kernel is compiled meanwhile
     overrun: float = 10  # breadth-first stops at this multiple of the rows from which loops pay
     overrun_counted: int = 50_000  # shorter breadth-first runs do not count towards that

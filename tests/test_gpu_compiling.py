@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event, Timer
+from threading import Event, Timer, current_thread, main_thread
 from typing import Any
 
 import pytest
 
 import gdatalog as gd
+from gdatalog.engine.depth import JoinNest
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.walk import Walks
 from tests.cuda_host import HostDriver, needs_compiler
@@ -31,7 +32,7 @@ def db() -> Iterator[gd.Database]:
         db["E"] = EDGES
         db.workspace.here = db.workspace.device
         db.workspace.device = Gpu(driver)
-        db.workspace.tune(kernels_worth=0)
+        db.workspace.tune(kernels_worth=0, kernel_waits=0)
         db.workspace.force(algebra="quotients")
         yield db
 
@@ -110,3 +111,67 @@ def test_a_wait_for_a_kernel_can_be_interrupted(
     expected = rows(db, SUM)
     db.workspace.device = db.workspace.here
     assert rows(db, SUM) == expected
+
+
+def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Array operations expand levels while other threads compile the kernels for that."""
+    made: list[tuple[str, bool]] = []
+    launched: list[str] = []
+    compiled, launch = HostDriver.kernels, HostKernel.launch
+
+    def noted(driver: HostDriver, source: str, names: Any, told: str) -> Any:
+        made.extend((name, current_thread() is main_thread()) for name in names)
+        return compiled(driver, source, names, told)
+
+    def launching(kernel: HostKernel, *given: Any) -> None:
+        launched.append(kernel._name)
+        launch(kernel, *given)
+
+    monkeypatch.setattr(HostDriver, "kernels", noted)
+    monkeypatch.setattr(HostKernel, "launch", launching)
+    device: Any = db.workspace.device
+    db.workspace.tune(kernels_worth=1e6)
+    text = "l(x, z) <- E(x, y), E(y, z), E(z, x), x < z."
+    found = rows(db, text)
+    own = {"intersect_lists", "totals", "count_met"}
+    assert [here for name, here in made if name in own] and own.isdisjoint(launched)
+    assert not any(here for name, here in made if name in own)
+    for task in device.ops.kernels._coming.values():
+        task.wait()
+    assert rows(db, text) == found and not own.isdisjoint(launched)
+    db.workspace.device = db.workspace.here
+    assert rows(db, text) == found
+
+
+def test_a_first_answer_does_not_wait_for_its_kernel(
+    db: gd.Database, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, compiled = Event(), Walks._compiled_there
+
+    def later(*given: Any) -> Any:
+        going.wait(60)
+        return compiled(*given)
+
+    monkeypatch.setattr(Walks, "_compiled_there", later)
+    db.workspace.tune(kernels_worth=0, kernel_waits=1e6)
+    device: Any = db.workspace.device
+    try:
+        found = rows(db, THREE)
+        assert "launched" not in events
+    finally:
+        going.set()
+    for coming in [*device.walks._coming.values()]:
+        coming.result(timeout=60)
+    assert rows(db, THREE) == found and "launched" in events
+
+
+def test_a_join_that_reads_more_than_expected_waits_for_its_kernel(
+    db: gd.Database, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JoinNest, "waits", lambda *given: True)
+    found = rows(db, THREE)  # within no rows at all
+    assert "launched" in events
+    db.workspace.device = db.workspace.here
+    assert rows(db, THREE) == found

@@ -55,6 +55,9 @@ class PlannedJoin:
     def at_hand(self, label: str) -> bool:
         return False
 
+    def waits(self, label: str) -> bool:
+        return False
+
 
 def remember(nest: JoinNest, rows: int) -> None:
     """Records how many rows a join read breadth-first."""
@@ -77,14 +80,18 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     narrow = not widens(nest.join) or nest.settings.scans == "always"
     if nest.join.scan is not None and nest.settings.strategy == "auto" and narrow:
         return ExecutorChoice(True, small, scans=True)
-    allowed = int(nest.worth * nest.settings.thresholds.overrun)
+    thresholds = nest.settings.thresholds
+    allowed, waiting = int(nest.worth * thresholds.overrun), int(4 * thresholds.kernel_waits)
     # Joins of more expected work start depth-first.
     cheap = nest.join.cost < nest.worth
-    seen = _looked.get((nest.join, nest.form), 0) if cheap and _looked else 0
+    looked = _looked.get((nest.join, nest.form), 0) if _looked else 0
+    seen = looked if cheap else 0
     if nest.settings.strategy == "auto" and seen <= allowed and cheap:
         if nest.at_hand(label):
             return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)
+    if nest.settings.strategy == "auto" and looked <= waiting and nest.waits(label):
+        return ExecutorChoice(True, f"{small}; its kernel is being compiled", waiting)
     if nest.reason is not None:
         return ExecutorChoice(True, nest.reason, shared=by_all)
     if nest.settings.strategy == "lftj":

@@ -241,6 +241,14 @@ class JoinNest:
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
+    def waits(self, label: str) -> bool:
+        """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
+        it is not too large for that."""
+        device, most = self.context.device.accelerator, self.context.thresholds.kernel_waits
+        if device is None or self.counted or self.join.cost > most or self.reason is not None:
+            return False
+        return device.waits_for(self.plain, label)
+
     def compile_soon(self, label: str) -> None:
         """Compiles the loops on another thread."""
         device = self.context.device.accelerator

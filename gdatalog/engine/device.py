@@ -123,6 +123,9 @@ class Accelerator(Device, Protocol):
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
 
+    def waits_for(self, printed: PrintedPlan, label: str) -> bool:
+        """Whether loops are being compiled on another thread, which begins with it now."""
+
     def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """Loops prepared for runs over these tries; None if they take too much memory for that.
         `has_run`: they have run over them, and are prepared if that is possible."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen import cache
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import (
@@ -27,7 +28,7 @@ from gdatalog.gpu_ops.copies import (
     fetched,
     is_cudas,
 )
-from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, bare, loaded, stored_name
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
 from gdatalog.threads import begun
@@ -191,6 +192,11 @@ class CupyDriver:
             function = module.get_function(name)
             made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self._cupy.cuda)
         return made
+
+    def is_stored(self, source: str) -> bool:
+        """Whether the machine code of a source is in the cache, so that it is soon loaded."""
+        cuda, version = self._cupy.cuda, self._cupy.__version__
+        return cache.read(stored_name(cuda, version, self._capability, bare(source))) is not None
 
     def scan(self, array: Any) -> None:
         """Replaces each entry by the sum of all up to it."""

@@ -164,8 +164,7 @@ def loaded(cuda: Any, version: str, capability: str, source: str, label: str) ->
     the GPU, such as "90"; `label`: the rule, for errors.
     """
     source = bare(source)
-    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source)
-    name = "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
+    name = stored_name(cuda, version, capability, source)
     code = cache.read(name)
     if code is None:
         code = _compiled(cuda.nvrtc, capability, source, label)
@@ -173,6 +172,12 @@ def loaded(cuda: Any, version: str, capability: str, source: str, label: str) ->
     module = cuda.function.Module()
     module.load(code)
     return module
+
+
+def stored_name(cuda: Any, version: str, capability: str, source: str) -> str:
+    """The name under which the machine code of a source without comments is cached."""
+    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source)
+    return "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _compiled(nvrtc: Any, capability: str, source: str, label: str) -> bytes:

@@ -99,6 +99,9 @@ class Gpu:
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         return self.driver.compiles_ahead and self.walks.soon(printed, label)
 
+    def waits_for(self, printed: PrintedPlan, label: str) -> bool:
+        return self.driver.compiles_ahead and not self.walks.soon(printed, label)
+
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """Runs a plan depth-first."""
         return self.walks.run(run, wanted)

@@ -121,6 +121,9 @@ class Walks:
         if loops.source in self._kernels:
             return True
         coming = self._coming.get(loops.source)
+        if coming is None and self.driver.is_stored(loops.source):
+            self._kernels[loops.source] = self._compiled(loops, label)
+            return True
         if coming is None:
             if self._compilers is None:
                 threads = min(COMPILERS, cores())

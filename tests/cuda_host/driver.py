@@ -322,6 +322,9 @@ class HostDriver:
     def copier(self) -> HostCopies:
         return self.copies
 
+    def is_stored(self, source: str) -> bool:
+        return False
+
     def scan(self, array: Any) -> None:
         bare = array.read()
         np.cumsum(bare, out=bare)
