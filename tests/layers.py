@@ -178,7 +178,7 @@ ORDER = {
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device
+        launch walk growing rounds intersection_sources intersection lanes sums paged_tries device
         share copied_tries helper group
     """,
     "notebook": """

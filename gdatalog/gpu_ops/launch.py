@@ -123,7 +123,7 @@ class Launch:
         self.part, self.rooms, self.limits = WHOLE, rooms, run.limits
         self.thresholds = run.settings.thresholds
         # Whether only new rows are output; these are final once they are written.
-        self.fresh = "marks" in run.beside
+        self.fresh = "marks" in run.beside or "known" in run.beside
         self.xp: Any = shared.driver.xp
         self.wanted = EVERYTHING
         tries = [run.tries[at] for at in run.printed.which]

@@ -1,34 +1,39 @@
-"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap.
+"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap or a hash set.
 
 The kernels of all rules are prepared once. How many rows there are, and which of them are new, is
 in the device's memory (`kernels/rounds.cuh`). So the host queues the next round before it knows how
 many rows the last one has found, and reads a few words after each; a round without new rows does
 nothing. Rows are appended behind those of earlier rounds, for which the host makes room beforehand.
+Rules that read all rows of a growing relation, or the old ones, look them up in hash tries, which
+get the new rows behind each round (`growing.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from gdatalog.calls import GiveUp, LoopRun, Outside
+from gdatalog.calls import SHARED, GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
+from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, groups_of, slots_for
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.launch import Launch
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
 from gdatalog.printer.nest_state import ARRAY
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
+from gdatalog.storage.key_space import KeySpace
 
-# The words of `kernels/rounds.cuh`.
+# The words of `kernels/board.cuh`.
 HALTED, BOARD_WORDS = 0, 1
 ROWS, BEGIN, END, GROWN_WORDS = 0, 1, 2, 3
 FOUND, FOLLOWS, SIZES, CONTROL, FOLLOWER_WORDS = 0, 1, 2, 3, 4
+INDEX_OF, LACKS, FROM, TO, INDEX_WORDS = 0, 1, 2, 3, 4
 
 RECORDED_FROM = 4  # rounds with the same launches, from which on one launch queues all of them
 LINE = 16  # words to which control words are aligned
@@ -36,6 +41,8 @@ POOL_SHARE = 16  # a pool takes at most this part of the free memory
 # The share of the memory beside the bitmaps that rows may take.
 MOST_ROWS = 0.25
 APPENDING: Final = 256  # threads of a block
+# The first pools of rules whose rows go to a hash set: rows of a block, and blocks.
+FEW_ROWS, FEW_BLOCKS = 32, 1 << 10
 HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
 
 
@@ -55,7 +62,8 @@ class GrowingRows:
 
     `columns` have room for more than the `count` rows. Rows from `begin` to `end` are the new ones
     that rules read (at first, those that no rule has found), later ones the round has found.
-    `most`: how many are possible. `passing`: rows before the new ones are not needed.
+    `most`: how many are possible. `passing`: rows before the new ones are not needed. `space`: if a
+    hash set of their `numbers` tells which rows are new. `tries`: its indexes of earlier rows.
     """
 
     columns: Columns
@@ -64,15 +72,21 @@ class GrowingRows:
     passing: bool = False
     begin: int = 0
     end: int = 0
+    space: KeySpace | None = None
+    numbers: RowNumbers | None = None
+    dropped: int = 0  # rows that were not needed any more; their numbers are
+    tries: list[GrowingTrie] = field(default_factory=list)
 
     @property
     def capacity(self) -> int:
         return len(self.columns[0])
 
-    @property
-    def width(self) -> int:
-        """The bytes of a row."""
-        return sum(column.dtype.itemsize for column in self.columns)
+    def bytes_for(self, capacity: int) -> int:
+        """The bytes of so many rows, with those of their indexes."""
+        own: int = capacity * sum(column.dtype.itemsize for column in self.columns)
+        parts = 0 if self.space is None else len(self.space.parts)
+        numbers = 8 * parts * slots_for(self.dropped + capacity)
+        return own + numbers + sum(trie.bytes_for(capacity) for trie in self.tries)
 
     def whole(self) -> Columns:
         """All rows; copies if that frees much."""
@@ -87,6 +101,16 @@ class _RoundLaunch(Launch):
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
             known, kernel = walks.kernel(run)
+        # Where it reads arrays of indexes that grow.
+        self.grown = [
+            (argument.name, argument.kind, trie, argument.levels[0].depth)
+            for argument in run.printed.arguments
+            if argument.levels
+            for trie in [cast(Any, run.tries[run.printed.which[argument.levels[0].trie]])]
+            if isinstance(trie, GrowingTrie)
+        ]
+        for _, kind, trie, depth in self.grown:
+            trie.reads(depth, kind)
         super().__init__(walks.buffers, known, kernel, run, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.
@@ -121,8 +145,26 @@ class _RoundLaunch(Launch):
             self.given[name] = columns[int(name.removeprefix("new"))]
         self._listed = None
 
+    def reread(self, rows: GrowingRows) -> None:
+        """Takes the arrays of its relation and its indexes, which may be others."""
+        if rows.numbers is not None:
+            self.given["known"] = rows.numbers.slots
+        for name, kind, trie, depth in self.grown:
+            self.given[name] = SHARED[kind](trie, depth)
+        self._listed = None
+
     def queue(self) -> None:
         self.kernel.launch(self.grid, THREADS, self._arguments(self.pool))
+
+    def _pool(self) -> tuple[int, int]:
+        """The host makes room for as many rows as fit into pools, so that these grow with need
+        where each row takes more room."""
+        rows, blocks = super()._pool()
+        return (
+            (min(rows, FEW_ROWS), min(blocks, FEW_BLOCKS))
+            if "known" in self.given
+            else (rows, blocks)
+        )
 
     def grow(self) -> None:
         """Enlarges the pool after it was full."""
@@ -169,9 +211,42 @@ class DeviceRounds:
             self.kernels.kernel('#include "rounds.cuh"\n', name)
             for name in ("next_round", "resume")
         )
+        self._lay_indexes()
+        for rows in self.relations:
+            if rows.space is not None:
+                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
+                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
+                numbers = []
+                for part in parts:
+                    own, known = known[: len(part.spans)], known[len(part.spans) :]
+                    numbers.append(part.numbers(own, self.xp))
+                rows.numbers.add(numbers)
+            for trie in rows.tries:
+                trie.make(rows.capacity)
+        for launch in self.launches:
+            launch.reread(self.relations[launch.into])
         self._make_room(1)
         self._make_board()
-        self._ended = self.next.packed([self.board, len(self.relations), len(self.followers)])
+        counts = len(self.relations), len(self.followers), self.first_index, len(self.indexes)
+        self._ended = self.next.packed([self.board, *counts])
+
+    def _lay_indexes(self) -> None:
+        """Gives the indexes that grow their words on the board."""
+        owners = [(trie, of) for of, rows in enumerate(self.relations) for trie in rows.tries]
+        self.indexes, self.first_index = owners, self.words
+        places = range(self.words, self.words + INDEX_WORDS * len(owners), INDEX_WORDS)
+        self.words += INDEX_WORDS * len(owners)
+        self.groups = groups_of([trie for trie, _ in owners])
+        self.indexing = []
+        for group in self.groups:
+            tries, columns = [owners[at][0] for at in group], self._columns_of(group)
+            at = [places[number] for number in group]
+            self.indexing.append(Indexing(self.kernels, tries, columns, at))
+        self._indexed: Any = None  # the arguments of its launches
+
+    def _columns_of(self, group: Sequence[int]) -> list[Columns]:
+        """The columns of some indexes' relations."""
+        return [self.relations[self.indexes[number][1]].columns for number in group]
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
@@ -184,6 +259,10 @@ class DeviceRounds:
         words = np.zeros(total, dtype=np.int64)
         for number, rows in enumerate(self.relations):
             words[BOARD_WORDS + GROWN_WORDS * number + ROWS] = rows.count
+        for number, (trie, of) in enumerate(self.indexes):
+            at = self.first_index + INDEX_WORDS * number
+            words[at + INDEX_OF] = BOARD_WORDS + GROWN_WORDS * of
+            words[at + LACKS] = int(trie.old)
         for launch, (sizes, control) in zip(self.launches, places, strict=True):
             if launch.follows is not None:
                 words[launch.at + FOLLOWS] = BOARD_WORDS + GROWN_WORDS * launch.follows
@@ -248,7 +327,7 @@ class DeviceRounds:
 
     def end_round(self) -> None:
         self.running, self.began = self.followers, True
-        self.next.launch(1, THREADS, self._ended)
+        self._queue_end()
         self._read(self._wait(self._reading()))
 
     def _queued(self) -> Any:
@@ -262,7 +341,21 @@ class DeviceRounds:
     def _launch_all(self) -> None:
         for launch in self.followers:
             self._queue(launch)
+        self._queue_end()
+
+    def _queue_end(self) -> None:
+        """Queues the end of a round: the rows that its rules have found are the new ones."""
         self.next.launch(1, THREADS, self._ended)
+        self._index()
+
+    def _index(self) -> None:
+        if self._indexed is None:
+            both = zip(self.indexing, self.groups, strict=True)
+            self._indexed = [
+                (each, each.packed(self.board, self._columns_of(group))) for each, group in both
+            ]
+        for each, packed in self._indexed:
+            each.launch(packed)
 
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
@@ -342,16 +435,24 @@ class DeviceRounds:
                 continue
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
-            room = self._row_bytes() // rows.width
-            if room < needed:
+            if rows.space is not None:
+                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
+            room = self._row_bytes()
+            if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
-            self._move(number, first, max(needed, min(ample, room)))
-        self.limits.charge(HELD, sum(rows.width * rows.capacity for rows in self.relations))
+            while ample > needed and rows.bytes_for(ample) > room:
+                ample = (needed + ample) // 2
+            self._move(number, first, max(needed, ample))
+        self.limits.charge(HELD, self._held)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
+
+    @property
+    def _held(self) -> int:
+        return sum(rows.bytes_for(rows.capacity) for rows in self.relations)
 
     def _row_bytes(self) -> int:
         """The bytes that a relation's rows may take now."""
-        held = sum(rows.width * rows.capacity for rows in self.relations)
+        held = self._held
         charged = self.limits.account.held.get(HELD, 0)
         most = MOST_ROWS * (self.limits.spare() + charged)
         return int(min(most, self.driver.free_memory() * MOST_ROWS + held))
@@ -366,6 +467,11 @@ class DeviceRounds:
             columns.append(longer)
         rows.columns = tuple(columns)
         rows.count, rows.begin, rows.end = (at - first for at in (rows.count, rows.begin, rows.end))
+        rows.dropped += first
+        if rows.numbers is not None:
+            rows.numbers.make_room(rows.dropped + capacity)
+        for trie in rows.tries:
+            trie.make(capacity)
         self._place(number)
 
     def _place(self, number: int) -> None:
@@ -377,6 +483,8 @@ class DeviceRounds:
                 launch.follow(rows.columns)
             if launch.into == number:
                 launch.appending = None
+            launch.reread(self.relations[launch.into])
+        self._indexed = None
         if self.board is None:
             return
         read = (rows.begin, rows.end) if self.began else (0, 0)
@@ -387,6 +495,20 @@ class DeviceRounds:
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
+        self._index_again(number)
+
+    def _index_again(self, number: int) -> None:
+        """Adds the rows of a relation to its indexes, which have been made anew."""
+        if not (self.began and self.relations[number].tries):
+            return
+        part = []
+        for trie, of in self.indexes:
+            rows = self.relations[of]
+            to = rows.begin if trie.old else rows.end
+            part += [BOARD_WORDS + GROWN_WORDS * of, int(trie.old), 0 if of == number else to, to]
+        words = np.array(part, dtype=np.int64)
+        self.board[self.first_index : self.first_index + len(part)] = self.xp.asarray(words)
+        self._index()
 
     def close(self) -> None:
         """Ends the charges of launches."""

@@ -1,5 +1,8 @@
 """Rounds on a device whose kernels append new rows to those of earlier rounds.
 
+A bitmap or a hash set tells which rows are new. Rules may read the rows of earlier rounds by hash
+tries, which grow with the rounds.
+
 All kernels are prepared before the first round (`gpu_ops/rounds.py`), and the host reads a few
 words after each. A profile runs the rules of a round one after the other, and waits for each.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,18 +21,21 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
 from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.growing import GrowingTrie
     from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
 
 BY_MARKS = ExecutorChoice(False, "new rows, told by marks on the device")
+BY_NUMBERS = ExecutorChoice(False, "new rows, told by a hash set on the device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +53,9 @@ class RuleJoin:
 
 @dataclass(slots=True)
 class RelationInRounds:
-    """A relation during the rounds: its bitmap, and its rows: at first as blocks, then as
-    `rows`. When memory is short, it has only bitmaps: that of all rows, that at the start of the
-    round, and that of the new rows. `length`: the number of all rows."""
+    """A relation during the rounds: its bitmap, or its place of a hash set, and its rows: at first
+    as blocks, then as `rows`. When memory is short, it has only bitmaps: that of all rows, that at
+    the start of the round, and that of the new rows. `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
@@ -61,6 +67,10 @@ class RelationInRounds:
     count: int = 0  # of new rows
     length: int = 0
     counted: int = 0  # marked rows in the metrics, if there is only a bitmap
+
+    @property
+    def hashed(self) -> bool:
+        return "known" in self.beside
 
     @property
     def marks(self) -> Array:
@@ -126,6 +136,8 @@ class RowRounds:
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
+        self.indexed = {ref.relation for each in self.joins for ref in each.join.tries}
+        self.indexes: dict[TrieRef, GrowingTrie] = {}
         self.count = len(joins)
         self.names = [*marked]
 
@@ -148,10 +160,12 @@ class RowRounds:
             texts = [(one.nest.plain, one.of.plan.relation) for one in followers]
             if self.context.waits_for(texts):
                 return False
+            lasting = self.context.metrics.lasting
+            for text in () if lasting or len(texts) == 1 else texts:
+                device.loops_soon(*text)  # several threads compile
             for follower in followers:
                 self._add(follower, rounds)
             rounds.prepare()
-            lasting = self.context.metrics.lasting
             if lasting:
                 self._run(rounds, followers, range(self.count, len(followers)))
                 rounds.end_round()
@@ -190,8 +204,9 @@ class RowRounds:
             nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
             count = len(rows[0])
-            passing = name in self.passing
-            table.rows = GrowingRows(rows, count, table.space.size, passing, 0, count)
+            passing = name in self.passing and name not in self.indexed
+            space = table.space if table.hashed else None
+            table.rows = GrowingRows(rows, count, table.space.size, passing, 0, count, space)
             table.blocks = []
             self.context.limits.charge(name, table.nbytes)
 
@@ -200,13 +215,31 @@ class RowRounds:
         join, beside = each.join, self.marked[each.plan.relation].beside
         rows = () if join.given is None else self._rows(join.given.relation).columns
         report = self.context.metrics.run_of(each.plan)
-        sources = Sources(self.of.trie_of, partial(given_rows, rows))
-        form, counts = Form(join.outputs, fresh=True), report is not None
+        sources = Sources(self._trie_of, partial(given_rows, rows))
+        table = self.marked[each.plan.relation]
+        parts = tuple(len(part.spans) for part in table.space.parts) if table.hashed else ()
+        form, counts = Form(join.outputs, fresh=True, parts=parts), report is not None
+        growing = [at for at, ref in enumerate(join.tries) if ref.relation in self.marked]
         with measured(report):
-            nest = JoinNest(join, form, sources, self.context, beside, counts)
+            nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
             if nest.reason is not None:
                 return None
             return _Follower(each, nest, report, counts_of(nest.printed))
+
+    def _trie_of(self, ref: TrieRef) -> Trie:
+        """The index that a rule reads; of relations of the stratum, one that grows."""
+        if ref.relation not in self.marked:
+            return self.of.trie_of(ref)
+        if ref not in self.indexes:
+            from gdatalog.gpu_ops.growing import GrowingTrie
+
+            table, old = self.marked[ref.relation], ref.version == "old"
+            xp, spans = self.of.ops.xp, table.space.spans
+            made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
+            self.indexes[ref] = made
+            self._rows(ref.relation).tries.append(made)
+        found: Any = self.indexes[ref]
+        return cast(Trie, found)
 
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""

@@ -7,14 +7,8 @@
 // reads. If a kernel has ended early, because its pool was full or the host wants it to stop, it
 // halts the rounds instead: then the kernels that are queued already do nothing.
 #pragma once
+#include "board.cuh"
 #include "work.cuh"
-
-// The words of the board; `gpu_ops/rounds.py` has the same numbers. After the first ones come those
-// of each relation, then those of each rule; a rule's words say where its other words are: `sizes`,
-// which begins with the part of the rows that it reads, and `control`.
-enum Board { HALTED = 0, BOARD_WORDS = 1 };
-enum Grown { ROWS = 0, BEGIN = 1, END = 2, GROWN_WORDS = 3 };  // [BEGIN, END): read in this round
-enum Follower { FOUND = 0, FOLLOWS = 1, SIZES = 2, CONTROL = 3, FOLLOWER_WORDS = 4 };
 
 // For a warp: where to append `count` rows. All lanes get the answer.
 template <class B>
@@ -58,11 +52,15 @@ DEVICE void give_part(B board, i64 follower, bool some) {
 }
 
 // Ends a round, and begins the next one. Run by one block.
-KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers) {
+KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 first_index, i64 indexes) {
     SHARED(i64, why, 1);
     const i64 first = BOARD_WORDS + relations * GROWN_WORDS;
     const i64 thread = thread_of_block(), threads = threads_of_block();
     if (thread == 0) why[0] = board[HALTED];
+    for (i64 at = thread; at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS;
+        board[index + FROM] = board[index + TO];
+    }
     block_sync();
     if (why[0] != DONE) return;
     block_sync();
@@ -79,6 +77,10 @@ KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers) {
         board[relation + END] = board[relation + ROWS];
     }
     block_sync();
+    for (i64 at = thread; goes_on && at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS, relation = board[index + INDEX_OF];
+        board[index + TO] = board[relation + (board[index + LACKS] != 0 ? BEGIN : END)];
+    }
     for (i64 at = thread; at < followers; at += threads) {
         const i64 follower = first + at * FOLLOWER_WORDS, control = board[follower + CONTROL];
         give_part(board, follower, goes_on);
