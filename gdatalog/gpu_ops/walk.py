@@ -27,7 +27,7 @@ from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.threads import MOMENT
 
 MOST_KERNELS = 256
-COMPILERS = 4  # most threads that compile kernels before they are needed
+COMPILERS = 8  # most threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
 
