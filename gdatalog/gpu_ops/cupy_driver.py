@@ -56,8 +56,8 @@ def pause(waited: float, spins: bool = True) -> None:
 
 
 class Reading:
-    """Arrays that are copied to the host behind kernels, as often as `begin` is called; `fetch`
-    returns them after the `event`."""
+    """Arrays that are copied to the host behind kernels, as often as that is asked for: `copy`
+    queues the copies, `begin` the `event` behind them, after which `fetch` returns the arrays."""
 
     def __init__(self, cuda: Any, arrays: Sequence[Any], memory: Any, start: int) -> None:
         """`memory`: pinned, from the byte `start` on; None: large arrays are copied when they are
@@ -78,12 +78,14 @@ class Reading:
             self._parts.append(part.reshape(array.shape))
             start += -(-size // 8) * 8
 
-    def begin(self) -> Reading:
-        """Copies them behind the kernels that are launched so far."""
-        stream = self._cuda.get_current_stream()
+    def copy(self) -> Reading:
+        stream = self._cuda.get_current_stream().ptr
         for copy in self._copies:
-            self._cuda.runtime.memcpyAsync(*copy, stream.ptr)
-        self.event.record(stream)
+            self._cuda.runtime.memcpyAsync(*copy, stream)
+        return self
+
+    def begin(self) -> Reading:
+        self.event.record()
         return self
 
     def fetch(self) -> list[Any]:
@@ -300,7 +302,7 @@ class CupyDriver:
                 mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
             memory, start = mine.held, PINNED - mine.begin  # the other buffer
             mine.begin = start
-        return Reading(cuda, arrays, memory, start).begin()
+        return Reading(cuda, arrays, memory, start).copy().begin()
 
     def ended(self, reading: Reading) -> bool:
         """Whether `wait` would not wait for a reading; or the kernels before it have failed."""

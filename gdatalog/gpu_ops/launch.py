@@ -10,7 +10,7 @@ loops run. So tiles only read them, and none waits for another.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import ref
@@ -231,25 +231,29 @@ class Launch:
     def steps(
         self, limits: Limits, wanted: int | None, brief: bool = False, part: Part = WHOLE
     ) -> Steps[list[Block]]:
-        """Clears the queue. The steps give the rows, as blocks of columns: they launch until no
-        work is left of this part of the units of the plan's first level. Blocks of one row a worker
-        lie on the host; if `brief`, so do few rows."""
+        """The rows, as blocks of columns: launches until no work is left of this part of the units
+        of the plan's first level. Blocks of one row a worker lie on the host; if `brief`, so do few
+        rows."""
         self.limits = limits
         if part != self.part:
             self.part, self._listed = part, None
         self.wanted = EVERYTHING if wanted is None else wanted
-        if self._memory is None:
-            self._make_memory(0)
-        self.shared.driver.clear(self._memory)
         limits.charge("lists of tiles", self.scratch_bytes)
         return self._one_row_each() if self.loops.printed.single else self._many_rows(brief)
 
+    def _clear(self) -> None:
+        """Clears what a launch that ended early leaves: marks, and counts."""
+        for array in self.cleared:
+            self.shared.driver.clear(array)
+
     def _many_rows(self, brief: bool) -> Steps[list[Block]]:
         pool, found, driver = self.pool, _FoundBlocks(), self.shared.driver
+        if self._memory is None:
+            self._make_memory(0)
+        driver.clear(self._memory)
         while True:
             self._make_room(found, pool.nbytes)
-            for array in self.cleared:  # a launch that ended early leaves marks, or counts
-                driver.clear(array)
+            self._clear()
             status, counts, outputs = yield from self._launched(pool, brief)
             rows = self._drain(outputs, counts, self.block_rows)
             if rows is not None:
@@ -264,14 +268,26 @@ class Launch:
             pool = self._new_pool(self._next_count(pool, 0 if rows is None else len(rows[0])))
 
     def _one_row_each(self) -> Steps[list[Block]]:
-        """The steps if each tile gives one row: there is room for all."""
-        limits, driver, pool = self.limits, self.shared.driver, self.pool
-        limits.charge("blocks", pool.nbytes)
-        for array in self.cleared:
-            driver.clear(array)
-        self.kernel.launch(self.grid, THREADS, self._arguments(pool))
+        """The steps if each tile gives one row: there is room for all. From the second time on, one
+        launch of a graph clears, runs and copies."""
+        driver, pool, args = self.shared.driver, self.pool, self._arguments(self.pool)
+        self.limits.charge("blocks", pool.nbytes)
         if self._reader is None:
             self._reader = driver.reader([self._head])
+
+        def launch() -> None:
+            driver.clear(self._memory)
+            self._clear()
+            self.kernel.launch(self.grid, THREADS, args)
+            self._reader.copy()
+
+        before, go = self._launches
+        if before is not args:
+            go = launch
+        elif go is None:
+            go = driver.recorded(launch)
+        self._launches = args, None if go is launch else go
+        go()
         (words,) = yield self.control, self._reader.begin()
         self._status(words)
         self._tell()
@@ -293,6 +309,8 @@ class Launch:
         self._head, self.ring = self._memory[:head], self._memory[head:]
         self.control = self._memory[:CONTROL_WORDS]
         self._reader: Any = None  # of the head
+        # The arguments of the last launch, and a graph of it, from its second time on.
+        self._launches: tuple[Any, Callable[[], None] | None] = None, None
 
     def _new_pool(self, count: int) -> _Pool:
         xp, rows = self.xp, self.block_rows

@@ -504,6 +504,9 @@ class HostReader:
     driver: HostDriver
     arrays: Sequence[Any]
 
+    def copy(self) -> None:
+        """They are copied when they are read."""
+
     def begin(self) -> HostReading:
         return self.driver.reading(self.arrays)
 
