@@ -56,9 +56,9 @@ began, seconds, sources = time.perf_counter(), {{}}, []
 import gdatalog as gd
 from gdatalog.gpu_ops import cupy_kernel
 compiled = cupy_kernel._compiled
-def noted(nvrtc, capability, source, label):
+def noted(nvrtc, capability, source, label, linked):
     begun = time.perf_counter()
-    code = compiled(nvrtc, capability, source, label)
+    code = compiled(nvrtc, capability, source, label, linked)
     sources.append((label, source, time.perf_counter() - begun))
     return code
 cupy_kernel._compiled = noted
@@ -133,7 +133,7 @@ def _compiled(setting: Setting, sources: list[tuple[str, str, float]]) -> Case:
 
 def _compile(setting: Setting, source: str) -> None:
     cuda = setting.xp.raw.cuda
-    cupy_kernel._compiled(cuda.nvrtc, cuda.Device().compute_capability, source, "")
+    cupy_kernel._compiled(cuda.nvrtc, cuda.Device().compute_capability, source, "", False)
 
 
 def _under(told: str, case: Case, what: str, most: float, cold: bool = False) -> Ask:

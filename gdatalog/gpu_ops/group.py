@@ -31,7 +31,7 @@ from gdatalog.gpu_ops.helper import Helper, HelperStopped, Pieces
 from gdatalog.gpu_ops.launch import Launch, Part, Steps
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.share import Found, Share
-from gdatalog.gpu_ops.walk import KeptLaunch
+from gdatalog.gpu_ops.walk import KeptLaunch, PreparedLoops
 from gdatalog.limits import Limits
 from gdatalog.plan.placement import Shared
 from gdatalog.records import replace
@@ -53,7 +53,7 @@ class DeviceGroup(Gpu):
         for driver in drivers[1:]:
             with driver.use():
                 self.others.append(Gpu(driver, memory))
-        self.copies = {gpu.name: CopiedTries(gpu) for gpu in self.others}
+        self.copies = {gpu.name: CopiedTries(gpu, self._drop_launches) for gpu in self.others}
         self.kept.dropping = self._drop_launches
         self._under_way: list[PoolTask] = []
 
@@ -87,7 +87,7 @@ class DeviceGroup(Gpu):
 
         return self._deal(piece, run, run.shared)
 
-    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | GroupLaunch | None:
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """The launches of a plan over its tries, for runs with other parameters; None also if it
         runs in more pieces than there are GPUs."""
         if run.shared is None or not run.printed.parallel:
@@ -213,27 +213,43 @@ class DeviceGroup(Gpu):
         def share(gpu: Gpu, run: LoopRun) -> Share:
             return Share(gpu, lambda part: piece(gpu, run, (part, parts)), run.beside)
 
-        shares = [share(gpu, own) for gpu, own in self._runs(run)]
+        runs = list(self._runs(run))
+        shares = [share(gpu, own) for gpu, own in runs]
         found = self.run(shares, parts, run.limits)
         for each in shares:
             shared.work_of[each.driver.name] = each.work
+        if run.kept is not None and all(own.kept for _, own in runs):
+            run.kept.append(KeptRuns({gpu.driver.name: own for gpu, own in runs}))
         return found
 
     def _runs(self, run: LoopRun) -> Iterator[tuple[Gpu, LoopRun]]:
-        """The run on the first GPU, and on each that has room for the tries, over its copies."""
+        """The run on the first GPU, and on each that has room for the tries, over its copies. Each
+        has what it has kept of an earlier run."""
+        known: Mapping[str, LoopRun] = run.kept.pop().runs if run.kept else {}
         run = replace(run, shared=None)
-        yield self, run
-        _add_up(run.tries)
-        self.driver.synchronize()  # the others may only copy finished arrays
-        for gpu in list(self.others):
+        for gpu in (self, *self.others):
+            before = known.get(gpu.driver.name)
+            kept = before.kept if before is not None else None if run.kept is None else []
+            if gpu is self:
+                yield self, replace(run, kept=kept)
+                _add_up(run.tries)
+                self.driver.synchronize()  # the others may only copy finished arrays
+                continue
             copies = self.copies[gpu.name]
             if not copies.fits(run.tries):
                 continue
             gpu.walks.loops_like(self.walks, run.printed)
             with self._explaining(gpu), gpu.driver.use():
                 tries = list(map(copies.trie, run.tries))
-                beside = {name: _given(gpu, name, array) for name, array in run.beside.items()}
-            yield gpu, replace(run, tries=tries, beside=beside, limits=apart(run.limits))
+                if before is None:
+                    beside = {name: _given(gpu, name, array) for name, array in run.beside.items()}
+                else:
+                    beside = before.beside
+                    for name in beside:
+                        if name.startswith(BY_VALUE):
+                            gpu.driver.clear(beside[name])
+            limits = apart(run.limits)
+            yield gpu, replace(run, tries=tries, beside=beside, limits=limits, kept=kept)
 
     def _brought(self, found: Mapping[int, Found]) -> dict[int, Found]:
         """Another GPU's rows, on this one; those on the host stay there."""
@@ -273,11 +289,24 @@ class DeviceGroup(Gpu):
             if gpu is not self and _lost(error):
                 self.others.remove(gpu)
                 self.copies.pop(gpu.name)
+                self._drop_launches()
                 error.hint = f"please report this; queries run on {self.name} from now on"
             elif gpu is not self and isinstance(error.__cause__, MemoryError):
                 hint = f'ask for less at once, or leave it out: device="{self.driver.name}"'
                 raise DeviceError(error.message, hint=hint) from error
             raise
+
+
+class KeptRuns:
+    """A fixpoint that is kept: by GPU, the run with its arguments and launch, without tries."""
+
+    def __init__(self, runs: Mapping[str, LoopRun]) -> None:
+        self.runs = {name: replace(run, tries=()) for name, run in runs.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the buffers on the GPU that has most."""
+        return max(launch.nbytes for run in self.runs.values() for launch in run.kept or ())
 
 
 class GroupLaunch:
@@ -287,7 +316,7 @@ class GroupLaunch:
         self._group, self._launches = group, launches
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if a launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
         shares: list[Share] = []
         taken: list[tuple[KeptLaunch, Launch]] = []
         parts = len(self._launches)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from gdatalog.calls import Block, LoopRun
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
@@ -22,6 +23,7 @@ from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.records import cached_property
 from gdatalog.settings import cores
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.threads import MOMENT
@@ -30,6 +32,17 @@ MOST_KERNELS = 256
 COMPILERS = 8  # most threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
+# The same of fixpoints: how many; all take at most one part of so many of the free memory.
+MOST_FIXPOINTS, KEPT_SHARE = 16, 8
+
+
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
 
 
 class KeptLaunch:
@@ -41,7 +54,7 @@ class KeptLaunch:
         self._used = walks.indexes.uses(run.tries)
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
         found = self._walks.again([self], scope, limits)
         return None if found is None else found[0]
 
@@ -64,6 +77,33 @@ class KeptLaunch:
         self._walks.keep(self._printed, launch)
 
 
+class KeptFixpoints:
+    """The fixpoints that are prepared on one device, for queries that run them again."""
+
+    def __init__(self, driver: CupyDriver) -> None:
+        self._driver = driver
+        self._kept: dict[object, Any] = {}
+
+    @cached_property
+    def _most(self) -> int:
+        """The bytes that all may take."""
+        return self._driver.free_memory() // KEPT_SHARE
+
+    def keep(self, key: object, found: Any) -> None:
+        """Keeps a fixpoint; those that were used least recently make room."""
+        kept = self._kept
+        kept[key] = found
+        while len(kept) > MOST_FIXPOINTS or sum(each.nbytes for each in kept.values()) > self._most:
+            kept.pop(next(iter(kept))).leave()
+
+    def take(self, key: object) -> Any | None:
+        return self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        while self._kept:
+            self._kept.popitem()[1].leave()
+
+
 class Walks:
     """The kernels of plans on one device."""
 
@@ -76,6 +116,7 @@ class Walks:
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         self._launch_bytes = 0  # of their buffers
+        self.fixpoints = KeptFixpoints(driver)
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
@@ -148,9 +189,12 @@ class Walks:
         rooms: Mapping[str, int] = MappingProxyType({}),
     ) -> Steps[list[Block]]:
         """The same for a part of the units of the plan's first level. `rooms`: the number of
-        elements that a tile needs of scratch whose size does not depend on tries."""
+        elements that a tile needs of scratch whose size does not depend on tries. The caller keeps
+        the launch, if it wants so (`kept`)."""
         again = not rooms and not run.beside
         launch = self._taken(run.printed) if again else None
+        if run.kept:
+            launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, rooms)
@@ -159,6 +203,8 @@ class Walks:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
+        if run.kept is not None and launch.again:
+            run.kept.append(launch)
         return found
 
     def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
@@ -227,9 +273,10 @@ class Walks:
         return found
 
     def drop_launches(self) -> None:
-        """Drops launches that are kept, because they hold parts of tries."""
+        """Drops what is kept for later runs, because it holds parts of tries."""
         self._launches.clear()
         self._launch_bytes = 0
+        self.fixpoints.clear()
 
     def forget(self) -> None:
         """Frees kernels and arrays."""

@@ -8,6 +8,7 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from gdatalog.engine.choose import choose
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid
-from gdatalog.engine.device import Accelerator, PreparedLoops
+from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum, scanned
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.rules.operator import Refusal
@@ -30,6 +31,9 @@ from gdatalog.records import dataclass
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.walk import PreparedLoops
 
 
 @dataclass(slots=True, eq=False)
