@@ -232,6 +232,37 @@ def test_an_interrupt_leaves_the_next_call_right(
         asked.rows(COUNT)
 
 
+def test_an_interrupt_ends_all_terms_of_a_sum(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = next(text for text, terms in SUMS.items() if terms == 2)
+    for db in (asked.here, asked.there):
+        db.set(algebra="quotients")
+    for _ in range(3):
+        asked.rows(text)
+    driver: Any = asked.there.workspace.device.driver
+    before, waits = driver.wait, list[int]()
+
+    def stopped(poll: Callable[[], None], *rest: Any) -> list[Any]:
+        waits.append(1)
+        asked.there.interrupt()
+        return before(poll, *rest)
+
+    monkeypatch.setattr(driver, "wait", stopped)
+    asked.there.workspace.results.clear()
+    with pytest.raises(gd.Interrupted):
+        asked.there.query(text)
+    assert len(waits) == 2
+    monkeypatch.setattr(driver, "wait", before)
+    for _ in range(3):
+        asked.rows(text)
+    device: Any = asked.there.workspace.device
+    assert cost(driver, lambda: asked.rows(text)) == (2, 2, 0)
+    device.walks._launches.popitem()  # one of them is gone
+    for _ in range(3):
+        asked.rows(text)
+
+
 def test_several_devices_answer_as_one(made: list[Launch]) -> None:
     """Each has a piece, whose launch is kept, too."""
     drivers = [HostDriver(number=0), HostDriver(number=1)]
