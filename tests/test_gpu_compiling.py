@@ -32,7 +32,7 @@ def db() -> Iterator[gd.Database]:
         db["E"] = EDGES
         db.workspace.here = db.workspace.device
         db.workspace.device = Gpu(driver)
-        db.workspace.tune(kernels_worth=0, kernel_waits=0)
+        db.workspace.tune(kernels_worth=0)
         db.workspace.force(algebra="quotients")
         yield db
 
@@ -155,7 +155,7 @@ def test_a_first_answer_does_not_wait_for_its_kernel(
         return compiled(*given)
 
     monkeypatch.setattr(Walks, "_compiled_there", later)
-    db.workspace.tune(kernels_worth=0, kernel_waits=1e6)
+    db.workspace.tune(kernels_worth=100)
     device: Any = db.workspace.device
     try:
         found = rows(db, THREE)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.device import shared_by
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.depth import AHEAD, Form, JoinNest, form_of_bag
+from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
+from gdatalog.planner.placement import Work, sum_of
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
 from gdatalog.storage.kept import Kept
@@ -80,8 +82,7 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     narrow = not widens(nest.join) or nest.settings.scans == "always"
     if nest.join.scan is not None and nest.settings.strategy == "auto" and narrow:
         return ExecutorChoice(True, small, scans=True)
-    thresholds = nest.settings.thresholds
-    allowed, waiting = int(nest.worth * thresholds.overrun), int(4 * thresholds.kernel_waits)
+    allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
     cheap = nest.join.cost < nest.worth
     looked = _looked.get((nest.join, nest.form), 0) if _looked else 0
@@ -90,8 +91,8 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
         if nest.at_hand(label):
             return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)
-    if nest.settings.strategy == "auto" and looked <= waiting and nest.waits(label):
-        return ExecutorChoice(True, f"{small}; its kernel is being compiled", waiting)
+    if nest.settings.strategy == "auto" and looked <= AHEAD * allowed and nest.waits(label):
+        return ExecutorChoice(True, f"{small}; its kernel is being compiled", AHEAD * allowed)
     if nest.reason is not None:
         return ExecutorChoice(True, nest.reason, shared=by_all)
     if nest.settings.strategy == "lftj":
@@ -121,6 +122,16 @@ def planned_choice(
         form = Form(images=plan.terms[number].images)
     shared = shared_by(members, join.cost, settings.thresholds, lambda: copied)
     return choose(PlannedJoin(join, form, settings, unprintable(join), shared=shared))
+
+
+def work_of_rule(plan: RulePlan, context: ExecutionContext) -> Work:
+    """What the joins of a rule are expected to do on the CPU."""
+    looked = arrays = 0.0
+    for number, join in enumerate(plan.joins):
+        first = planned_choice(plan, number, context.settings, CPU.members).breadth_first
+        looked, arrays = (looked, arrays + join.cost) if first else (looked + join.cost, arrays)
+    own = Work(looked, arrays, launches=max(1, len(plan.joins)))
+    return sum_of([own, *(work_of_rule(counts, context) for counts in plan.within)])
 
 
 def unprintable(join: JoinPlan) -> str | None:

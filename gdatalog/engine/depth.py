@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 READ = 1 << 18  # rows of a block that are grouped at once
+# From this multiple of the rows from which kernels pay, a join waits for its kernel.
+AHEAD = 50
 MOST_PRINTED = 512  # printed texts in the cache
 
 # For the choice of an executor, and for a run that may count.
@@ -246,8 +248,9 @@ class JoinNest:
     def waits(self, label: str) -> bool:
         """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
         it is not too large for that."""
-        device, most = self.context.device.accelerator, self.context.thresholds.kernel_waits
-        if device is None or self.counted or self.join.cost > most or self.reason is not None:
+        device = self.context.device.accelerator
+        large = self.join.cost > AHEAD * self.worth
+        if device is None or self.counted or large or self.reason is not None:
             return False
         return device.waits_for(self.plain, label)
 
@@ -386,7 +389,7 @@ def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Bloc
         slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
-        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
+        gathering.add(own, len(part[-1]), columns, counts)
 
 
 def _times(counts: Array, orbit: int) -> Array:

@@ -177,9 +177,7 @@ def loaded(
     return module
 
 
-def stored_name(
-    cuda: Any, version: str, capability: str, source: str, linked: bool = False
-) -> str:
+def stored_name(cuda: Any, version: str, capability: str, source: str, linked: bool = False) -> str:
     """The name under which the machine code of a source without comments is cached."""
     parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source, linked)
     return "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.engine.choose import work_of_rule
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
@@ -14,6 +15,8 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work, sum_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
@@ -43,6 +46,10 @@ class Once(LeafOperator):
             if sum(len(plan.joins) for _, plan in self.of.pairs) > 1:
                 run.compile_ahead()
         return run.once(inputs.limit)
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """What the plans of its rules expect."""
+        return sum_of([work_of_rule(plan, context) for _, plan in self.of.pairs])
 
     def compile_ahead(self, inputs: StratumInputs) -> None:
         """Compiles loops on other threads, after building the indexes that they read."""
