@@ -8,7 +8,7 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import Placed, there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
@@ -202,17 +203,17 @@ class Evaluator:
 
     def _plan_ahead(self, upcoming: Upcoming) -> None:
         """Plans the strata that have a single rule and read only known relations, if there are
-        several: a thread compiles their loops while this one plans the others."""
-        context = self.context
-        alone = len(upcoming.strata) == 1 or context.device is not CPU
+        several: other threads compile their loops while this one plans the others."""
+        context, alone = self.context, len(upcoming.strata) == 1
         if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
         for stratum in upcoming.plannable(self._ready, self.results):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
-            if isinstance(plan.root, Once):
-                # If memory is short, the rule's own run reports it or counts in another way.
-                with suppress(MemoryError), context.limits.account.restoring(MemoryError):
-                    plan.root.compile_ahead(inputs)
+            root = plan.root
+            if isinstance(root, Placed):
+                root, inputs = root.then, there(inputs, root.device)
+            if isinstance(root, Once):
+                root.compile_ahead(inputs)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""

@@ -17,7 +17,7 @@ from gdatalog.engine.choose import choose
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Rows, laid
-from gdatalog.engine.device import CPU, function_soon
+from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import (
     EXACT,
     TABLES,
@@ -361,7 +361,7 @@ class Sum:
                 keys, gathers = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
                 nest = self._nest(self._reading(number, keys), keys, gathers)
                 if nest.reason is None and not choose(nest).breadth_first:
-                    function_soon(nest.printed, join.cost)
+                    nest.compile_soon(plan.relation)
 
     def _walked(self, nest: JoinNest) -> list[Columns]:
         """Runs the loops; without the cache of intersections if that does not fit."""
