@@ -86,10 +86,11 @@ class RelationInRounds:
 
 @dataclass(slots=True)
 class _Follower:
-    """A rule that follows new rows. `counts`: its counters, for a profile. `tried`: how many rows
-    its joins have produced so far; `rows`: how many of them were new."""
+    """A rule that follows new rows. `how`: what tells them. `counts`: its counters, for a profile.
+    `tried`: how many rows its joins have produced so far; `rows`: how many of them were new."""
 
     of: RuleJoin
+    how: ExecutorChoice
     nest: JoinNest
     report: RuleRun | None
     counts: dict[str, Array]
@@ -105,7 +106,7 @@ class _Follower:
     def tell(self) -> None:
         """Completes the metrics of the rule."""
         if self.report is not None:
-            self.report.executors[self.of.number] = BY_MARKS
+            self.report.executors[self.of.number] = self.how
             self.report.saw(counted(self.nest.printed, [self.of.join], self.counts))
 
     def saw(self, counters: Array | None, followed: int) -> int:
@@ -224,7 +225,8 @@ class RowRounds:
             nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
             if nest.reason is not None:
                 return None
-            return _Follower(each, nest, report, counts_of(nest.printed))
+            how = BY_NUMBERS if table.hashed else BY_MARKS
+            return _Follower(each, how, nest, report, counts_of(nest.printed))
 
     def _trie_of(self, ref: TrieRef) -> Trie:
         """The index that a rule reads; of relations of the stratum, one that grows."""
@@ -267,7 +269,7 @@ class RowRounds:
         for number in numbers:
             each, before = followers[number], rounds.found[number]
             stats = self.record.running(each.of.plan.relation, each.of.rule)
-            stats.executors[each.of.number] = str(BY_MARKS)
+            stats.executors[each.of.number] = str(each.how)
             given = each.of.join.given
             read = 1 if given is None else self.marked[given.relation].count
             with measured(each.report, stats):
