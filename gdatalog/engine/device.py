@@ -28,8 +28,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.growing_rows import GrowingRows
     from gdatalog.gpu_ops.paged_tries import Paged
-    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
     from gdatalog.printer.module import PrintedPlan
 
@@ -104,6 +105,17 @@ class PreparedLoops(Protocol):
         charged."""
 
 
+class Reusable(Protocol):
+    """A fixpoint that is prepared on a device, with its buffers."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its buffers."""
+
+    def leave(self) -> None:
+        """Gives its rows to those that may still read them, because it is not kept any more."""
+
+
 class Accelerator(Device, Protocol):
     """A device with a memory of its own."""
 
@@ -124,6 +136,12 @@ class Accelerator(Device, Protocol):
 
     def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
         """The rounds of a fixpoint with these relations, without rules yet."""
+
+    def keep(self, key: object, kept: Reusable) -> None:
+        """Keeps a fixpoint for later runs, unless it takes too much memory."""
+
+    def kept_of(self, key: object) -> Any | None:
+        """Takes a fixpoint that was kept; None if there is none."""
 
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""

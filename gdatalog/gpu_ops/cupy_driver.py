@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import Error, MemoryLimitError
+from gdatalog.gpu_ops import graph_loops
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import (
     CupyCopied,
@@ -28,9 +29,12 @@ from gdatalog.gpu_ops.copies import (
     is_cudas,
 )
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
+from gdatalog.gpu_ops.driver_library import Refused
+from gdatalog.gpu_ops.graph_loops import GraphLoops
+from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
@@ -143,10 +147,14 @@ class CupyDriver:
         """
         return self.xp.copy(array)
 
-    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, CupyKernel]:
+    def kernels(
+        self, source: str, names: Sequence[str], label: str, linked: bool = False
+    ) -> dict[str, CupyKernel]:
         """The kernels of a source, compiled or from a cache. `whole` must have expanded the
-        source's includes. `label`: the rule, for errors."""
-        module = loaded(self._cupy.cuda, self._cupy.__version__, self._capability, source, label)
+        source's includes. `label`: the rule, for errors. `linked`: the driver compiles the rest,
+        because the source calls a function of the driver's."""
+        of = self._cupy.__version__, self._capability, source, label, linked
+        module = loaded(self._cupy.cuda, *of)
         made: dict[str, CupyKernel] = {}
         for name in names:
             function = module.get_function(name)
@@ -238,6 +246,43 @@ class CupyDriver:
             finally:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
+
+    def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
+        """The launches of a function as a graph that repeats them while `words[at]` is not 0, as
+        one launch. None: the driver has no such graphs. The function has run before, and its
+        arguments stay; it does not wait."""
+        loops = self._loops
+        if loops is None:
+            return None
+        graphs, condition = loops
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+
+        def ending(value: int) -> None:
+            condition.launch(1, 1, [words, at, value])
+
+        try:
+            with stream:
+                found = graphs.repeating(stream.ptr, launch, ending)
+        except Refused:
+            self._loops = None
+            return None
+        return lambda: found(self._cupy.cuda.get_current_stream().ptr)
+
+    @cached_property
+    def _loops(self) -> tuple[GraphLoops, CupyKernel] | None:
+        """What graphs with loops need, if the driver has them."""
+        graphs = graph_loops.opened(self.number)
+        if graphs is None:
+            return None
+        try:
+            source, name = whole(graph_loops.SOURCE), "set_condition"
+            condition = self.kernels(source, [name], "a loop of kernels", linked=True)[name]
+            condition.resident(1)  # loads it
+        except Exception as problem:
+            if is_cudas(problem) or isinstance(problem, Error):
+                return None
+            raise
+        return graphs, condition
 
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of

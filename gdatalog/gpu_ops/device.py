@@ -12,10 +12,11 @@ from typing import Any
 
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part
 from gdatalog.gpu_ops.paged_tries import Paged
-from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
@@ -106,6 +107,14 @@ class Gpu:
     def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
         """The rounds of a fixpoint with these relations, without rules yet."""
         return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
+
+    def keep(self, key: object, kept: Any) -> None:
+        """Keeps a fixpoint for later runs."""
+        self.walks.fixpoints.keep(key, kept)
+
+    def kept_of(self, key: object) -> Any | None:
+        """Takes a fixpoint that was kept."""
+        return self.walks.fixpoints.take(key)
 
     def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
         """The launch of a plan over its tries, for runs with other parameters."""

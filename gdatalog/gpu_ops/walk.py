@@ -22,12 +22,15 @@ from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.records import cached_property
 from gdatalog.storage.row_ops import DeviceOps
 
 MOST_KERNELS = 256
 COMPILERS = 2  # threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
+# The same of fixpoints: how many; all take at most one part of so many of the free memory.
+MOST_FIXPOINTS, KEPT_SHARE = 16, 8
 
 
 class KeptLaunch:
@@ -50,6 +53,33 @@ class KeptLaunch:
         return found
 
 
+class KeptFixpoints:
+    """The fixpoints that are prepared on one device, for queries that run them again."""
+
+    def __init__(self, driver: CupyDriver) -> None:
+        self._driver = driver
+        self._kept: dict[object, Any] = {}
+
+    @cached_property
+    def _most(self) -> int:
+        """The bytes that all may take."""
+        return self._driver.free_memory() // KEPT_SHARE
+
+    def keep(self, key: object, found: Any) -> None:
+        """Keeps a fixpoint; those that were used least recently make room."""
+        kept = self._kept
+        kept[key] = found
+        while len(kept) > MOST_FIXPOINTS or sum(each.nbytes for each in kept.values()) > self._most:
+            kept.pop(next(iter(kept))).leave()
+
+    def take(self, key: object) -> Any | None:
+        return self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        while self._kept:
+            self._kept.popitem()[1].leave()
+
+
 class Walks:
     """The kernels of plans on one device."""
 
@@ -61,7 +91,8 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
-        indexes.dropping = self._launches.clear  # they hold parts of tries
+        self.fixpoints = KeptFixpoints(driver)
+        indexes.dropping = self._drop  # they hold parts of tries
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
 
@@ -121,11 +152,14 @@ class Walks:
         """The rows of a plan, as blocks of columns on the device.
 
         `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
-        a tile needs of scratch whose size does not depend on tries.
+        a tile needs of scratch whose size does not depend on tries. The caller keeps the launch, if
+        it wants so (`kept`).
         """
         alone = part is WHOLE and not rooms and not run.beside
         again = alone and not isinstance(run.scope, dict)
         launch = self._launches.pop(id(run.printed), None) if again else None
+        if run.kept:
+            launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
                 launch = self._made(run, part, rooms)
@@ -134,6 +168,8 @@ class Walks:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
+        if run.kept is not None and launch.again:
+            run.kept.append(launch)
         return found
 
     def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
@@ -174,13 +210,18 @@ class Walks:
         del self._launches[id(printed)]
         return True
 
+    def _drop(self) -> None:
+        """Frees what is kept for later runs."""
+        self._launches.clear()
+        self.fixpoints.clear()
+
     def forget(self) -> None:
         """Frees kernels and arrays."""
         if self._compilers is not None:
             self._compilers.shutdown(wait=False, cancel_futures=True)
             self._compilers = None
         self._coming.clear()
-        self._launches.clear()
+        self._drop()
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()
