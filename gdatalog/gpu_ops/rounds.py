@@ -407,7 +407,7 @@ class DeviceRounds:
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
             if rows.marks is None:
-                ample = max(2 * rows.count, self._needed(number, 2 * rounds))
+                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
             room = self._row_bytes()
             if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")

@@ -235,6 +235,8 @@ class RowRounds:
         if any(coming):
             self.only_rest_waits = not any(coming[: self.count])
             return False
+        for text in () if self.context.metrics.lasting or len(texts) == 1 else texts:
+            self.device.loops_soon(*text)  # several threads compile
         for follower in self.followers:
             self._add(follower, rounds)
         rounds.prepare()
