@@ -147,9 +147,12 @@ def test_pools_and_indexes_start_small(
         assert sum(run.rows for run in profile.runs if run.plan.relation == "p") == len(closed)
 
 
+@pytest.mark.parametrize("dedup", ["hash", "bitmap"])
+@pytest.mark.parametrize("again", [False, True])
 def test_what_has_no_room_runs_on_the_cpu(
-    closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    dedup: Any, again: bool, closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if the device has kept the rounds of an earlier query."""
     left = iter([True, True])
     real = rounds.DeviceRounds._make_room
 
@@ -158,8 +161,12 @@ def test_what_has_no_room_runs_on_the_cpu(
             raise gdatalog.MemoryLimitError("no room")
         real(self, ahead)
 
-    monkeypatch.setattr(rounds.DeviceRounds, "_make_room", make)
-    with asked(HostDriver()) as db:
+    with asked(HostDriver(), kernels_worth=0) as db:
+        db.workspace.force(split="never", dedup=dedup, tile=32)
+        if again:
+            assert set(db.query(PATHS + " ?- p(x, y).").fetchall()) == closed
+            db.workspace.results.clear()
+        monkeypatch.setattr(rounds.DeviceRounds, "_make_room", make)
         assert set(db.query(PATHS + " ?- p(x, y).").fetchall()) == closed
         assert next(left, None) is None
 

@@ -458,6 +458,7 @@ class DeviceRounds:
         for trie in rows.tries:
             trie.make(capacity)
         self._place(number)
+        self._index_again(number)
 
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
@@ -480,11 +481,10 @@ class DeviceRounds:
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
-        self._index_again(number)
 
     def _index_again(self, number: int) -> None:
         """Adds the rows of a relation to its indexes, which have been made anew."""
-        if not (self.began and self.relations[number].tries):
+        if self.board is None or not (self.began and self.relations[number].tries):
             return
         part = []
         for trie, of in self.indexes:

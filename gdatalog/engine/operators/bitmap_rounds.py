@@ -359,7 +359,7 @@ class MarkedRounds(StratumRun):
                 return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""
-                if rounds.indexes or any(table.hashed for table in marked.values()):
+                if rounds.indexed or any(table.hashed for table in marked.values()):
                     raise
             self._only_bits(marked)
             if not rounds.began:

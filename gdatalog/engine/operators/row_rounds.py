@@ -178,7 +178,8 @@ class RowRounds:
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
-        self.indexed = {ref.relation for each in self.joins for ref in each.join.tries}
+        read = {ref.relation for each in self.joins for ref in each.join.tries}
+        self.indexed = read & marked.keys()
         self.indexes: dict[TrieRef, GrowingTrie] = {}
         self.count, self.kept = len(joins), kept
         self.names = [*marked]
