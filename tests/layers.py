@@ -182,7 +182,7 @@ ORDER = {
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk growing growing_rows round_launches rounds intersection_sources
         intersection lanes sums paged_tries device
-        helper group
+        share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

@@ -14,7 +14,6 @@ from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.chunks import LARGEST_CHUNK
-from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
+    from gdatalog.gpu_ops.walk import PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -94,15 +94,6 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
-
-
-class PreparedLoops(Protocol):
-    """Loops whose buffers and arguments are at hand on a device."""
-
-    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
-        """The rows for the values of parameters in this scope, on the host if they are few. None:
-        the loops are at hand no more, or there is no room for them. What the loops take stays
-        charged."""
 
 
 class Reusable(Protocol):
@@ -224,10 +215,17 @@ class Cpu:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-def shared_by(members: tuple[str, ...], rows: float, thresholds: Thresholds) -> Shared | None:
+def shared_by(
+    members: tuple[str, ...],
+    rows: float,
+    thresholds: Thresholds,
+    copied: Callable[[], float] = float,
+) -> Shared | None:
     """How a device's members share a join or fixpoint that expects to look at this many rows; None
-    if the first member runs it alone."""
+    if the first member runs it alone. `copied`: the bytes of the indexes that the others copy."""
     if len(members) < 2 or rows < thresholds.shared_from:
+        return None
+    if rows < thresholds.shared_from * (1 + copied() / thresholds.shared_bytes):
         return None
     pieces = int(rows / thresholds.shared_piece / len(members))
     return Shared(members, max(1, min(pieces, thresholds.shared_pieces)))

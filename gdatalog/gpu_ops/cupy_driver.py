@@ -41,7 +41,7 @@ from gdatalog.threads import begun
 # until AWAKE seconds it gives way to other threads, but does not sleep, since the shortest sleep
 # takes 50 microseconds. Then it sleeps between polls: for 1/SHARE of the time that it has waited,
 # at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
-BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 64  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
@@ -49,6 +49,14 @@ MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
 _give_way = getattr(os, "sched_yield", partial(sleep, 0))
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
+
+
+def pause(waited: float, spins: bool = True) -> None:
+    """A moment between two polls of a wait that has taken so many seconds."""
+    if waited > AWAKE or not spins:
+        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
+    elif waited > BUSY:
+        _give_way()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +68,18 @@ class Reading:
 
 
 class _Relieved:
-    """An allocator that frees unused memory and retries once when an allocation fails."""
+    """An allocator that frees a driver's unused memory and retries once when an allocation
+    fails."""
 
-    def __init__(self, allocate: Callable[[int], Any], relief: Callable[[], None]) -> None:
-        self._allocate, self._relief = allocate, relief
+    def __init__(self, allocate: Callable[[int], Any], driver: CupyDriver) -> None:
+        self.allocate, self.driver = allocate, driver
 
     def __call__(self, size: int) -> Any:
         try:
-            return self._allocate(size)
+            return self.allocate(size)
         except MemoryError:
-            self._relief()
-        return self._allocate(size)
+            self.driver.relief()
+        return self.allocate(size)
 
 
 class CupyDriver:
@@ -126,8 +135,10 @@ class CupyDriver:
                     cuda.runtime.setDevice(self.number)
                     self._mine.current = True
                 allocator = cuda.get_allocator()  # may be RMM's, or ours already
+                if isinstance(allocator, _Relieved) and allocator.driver is not self:
+                    allocator = allocator.allocate  # within the use of another GPU
                 if not isinstance(allocator, _Relieved):
-                    allocator = _Relieved(allocator, lambda: self.relief())
+                    allocator = _Relieved(allocator, self)
                 with cuda.using_allocator(allocator):
                     yield
         except MemoryError as problem:
@@ -292,6 +303,11 @@ class CupyDriver:
         event.record()
         return Reading(event, fetch)
 
+    def ended(self, reading: Reading) -> bool:
+        """Whether `wait` would not wait for a reading; or the kernels before it have failed."""
+        status: int = self._cupy.cuda.runtime.eventQuery(reading.event.ptr)
+        return status != NOT_READY
+
     def wait(
         self,
         poll: Callable[[], None],
@@ -311,17 +327,12 @@ class CupyDriver:
             while True:
                 try:
                     # `event.done` stays false after a kernel has failed.
-                    status = self._cupy.cuda.runtime.eventQuery(reading.event.ptr)
-                    if status != NOT_READY:
+                    if self.ended(reading):
                         reading.event.synchronize()
                         break
                     if asked is None:
                         poll()
-                    waited = perf_counter() - started
-                    if waited > AWAKE or not self.spins:
-                        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
-                    elif waited > BUSY:
-                        _give_way()
+                    pause(perf_counter() - started, self.spins)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise

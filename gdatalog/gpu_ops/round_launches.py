@@ -14,7 +14,7 @@ from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.growing import GrowingTrie
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import type_of
-from gdatalog.gpu_ops.launch import WHOLE, Launch
+from gdatalog.gpu_ops.launch import Launch
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.printer.nest_state import ARRAY
@@ -53,7 +53,7 @@ class RoundLaunch(Launch):
         ]
         for _, kind, trie, depth in self.grown:
             trie.reads(depth, kind)
-        super().__init__(walks.buffers, known, kernel, run, WHOLE, {})
+        super().__init__(walks.buffers, known, kernel, run, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.
         self.appending: tuple[CupyKernel, int, Any] | None = None

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from gdatalog.calls import Block, LoopRun
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, finished
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
@@ -33,6 +34,15 @@ MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
 MOST_FIXPOINTS, KEPT_SHARE = 16, 8
 
 
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
+
+
 class KeptLaunch:
     """A launch that is kept, for a query that is asked again: it runs until the cache of tries
     drops it, or another one replaces it."""
@@ -42,15 +52,29 @@ class KeptLaunch:
         self._used = walks.indexes.uses(run.tries)
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
+        launch = self.taken(scope, limits)
+        if launch is None:
+            return None
+        return finished(self.steps(launch, limits, WHOLE), self._walks.driver, limits)
+
+    def taken(self, scope: Any, limits: Limits) -> Launch | None:
+        """The launch, for a run in this scope, after which it is kept again."""
         launch = self._launch()
         if launch is None or not self._walks.takes(self._printed, launch, scope, limits):
             return None
         for used, name in self._used:
             used[name] = next(self._walks.indexes.clock)
-        found = launch.blocks(limits, None, brief=True)
-        self._walks.keep(self._printed, launch)
+        return launch
+
+    def steps(self, launch: Launch, limits: Limits, part: Part) -> Steps[list[Block]]:
+        """The rows of a part of the units of the launch that was taken."""
+        found = yield from launch.steps(limits, None, brief=True, part=part)
+        self.keep(launch)
         return found
+
+    def keep(self, launch: Launch) -> None:
+        self._walks.keep(self._printed, launch)
 
 
 class KeptFixpoints:
@@ -92,7 +116,7 @@ class Walks:
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         self.fixpoints = KeptFixpoints(driver)
-        indexes.dropping = self._drop  # they hold parts of tries
+        indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
 
@@ -142,28 +166,28 @@ class Walks:
         with self.driver.use():
             return self._compiled(loops, label)
 
-    def run(
+    def run(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """The rows of a plan, as blocks of columns on the device."""
+        return finished(self.steps(run, wanted), self.driver, run.limits)
+
+    def steps(
         self,
         run: LoopRun,
         wanted: int | None,
         part: Part = WHOLE,
         rooms: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[Block]:
-        """The rows of a plan, as blocks of columns on the device.
-
-        `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
-        a tile needs of scratch whose size does not depend on tries. The caller keeps the launch, if
-        it wants so (`kept`).
-        """
-        alone = part is WHOLE and not rooms and not run.beside
-        again = alone and not isinstance(run.scope, dict)
+    ) -> Steps[list[Block]]:
+        """The same for a part of the units of the plan's first level. `rooms`: the number of
+        elements that a tile needs of scratch whose size does not depend on tries. The caller keeps
+        the launch, if it wants so (`kept`)."""
+        again = not rooms and not run.beside
         launch = self._launches.pop(id(run.printed), None) if again else None
         if run.kept:
             launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
-                launch = self._made(run, part, rooms)
-            found = launch.blocks(run.limits, wanted)
+                launch = self._made(run, rooms)
+            found = yield from launch.steps(run.limits, wanted, part=part)
         finally:
             _give_back(run.limits)
         if again:
@@ -172,10 +196,10 @@ class Walks:
             run.kept.append(launch)
         return found
 
-    def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
+    def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
             loops, kernel = self.kernel(run.printed, run.label)
-        launch = Launch(self.buffers, loops, kernel, run, part, rooms)
+        launch = Launch(self.buffers, loops, kernel, run, rooms)
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
 
@@ -196,7 +220,7 @@ class Walks:
             return None
         if launch is None or not launch.serves(run):
             try:
-                launch = self._made(run, WHOLE, MappingProxyType({}))
+                launch = self._made(run, MappingProxyType({}))
             finally:
                 _give_back(run.limits)
             if not self.keep(run.printed, launch):
@@ -210,8 +234,8 @@ class Walks:
         del self._launches[id(printed)]
         return True
 
-    def _drop(self) -> None:
-        """Frees what is kept for later runs."""
+    def drop_launches(self) -> None:
+        """Drops what is kept for later runs, because it holds parts of tries."""
         self._launches.clear()
         self.fixpoints.clear()
 
@@ -221,7 +245,7 @@ class Walks:
             self._compilers.shutdown(wait=False, cancel_futures=True)
             self._compilers = None
         self._coming.clear()
-        self._drop()
+        self.drop_launches()
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()

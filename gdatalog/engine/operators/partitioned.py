@@ -96,7 +96,7 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
         return suited
     enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
     small = WithFallback(SemiNaive(draft.planned), enough, suited)
-    if context.device is CPU or len(context.device.members) > 1:
+    if context.device is CPU:
         return small
     return WithFallback(WhenCompiled(found), (Uncompiled(),), small)
 

@@ -261,7 +261,7 @@ class PartitionedStratum(StratumRun):
 
     def _lasting(self, task: PartitionedFixpoint) -> PartitionedFixpoint:
         """The task, which the device keeps if all its rows come from indexes."""
-        if len(self.copies) < len(self.columns) or self.shared is not None:
+        if len(self.copies) < len(self.columns):
             return task
         made_for = run_for(self.context, self._joins, [*task.tries, *self.copies.values()])
         if made_for is None:
@@ -273,7 +273,7 @@ class PartitionedStratum(StratumRun):
     def _kept(self, counts: bool) -> PartitionedFixpoint | None:
         """The fixpoint that the device has kept of a run over the same tries."""
         device = self.context.device.accelerator
-        if device is None or self.context.metrics.lasting or self.shared is not None:
+        if device is None or self.context.metrics.lasting:
             return None
         if len(self.copies) < len(self.columns):
             return None
@@ -472,7 +472,7 @@ class PartitionedStratum(StratumRun):
         seconds = perf_counter() - started[0]
         name, threads = self.description, min(context.settings.workers, len(task.values))
         if context.device is not CPU:
-            name += f", by tiles {self.shared or f'of {context.device.name}'}"
+            name += f", by tiles {self.shared or f'of {context.device.members[0]}'}"
             threads = 0
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         costs = time_spent() - started[1]
