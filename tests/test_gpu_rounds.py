@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import launch, round_launches, rounds
 from gdatalog.gpu_ops.device import Gpu
@@ -274,8 +275,12 @@ def test_rounds_that_have_run_run_again(
 ) -> None:
     """Over the same rows nothing is prepared; answers that nobody has read keep their rows."""
     made: list[int] = []
-    real = rounds.DeviceRounds.prepare
+    plans: list[int] = []
+    real, plan = rounds.DeviceRounds.prepare, evaluator.plan_stratum
     monkeypatch.setattr(rounds.DeviceRounds, "prepare", lambda self: made.append(1) or real(self))
+    monkeypatch.setattr(
+        evaluator, "plan_stratum", lambda *given, **more: plans.append(1) or plan(*given, **more)
+    )
     driver = HostDriver()
     driver.loops = loops
     with on_device(driver, **ONCE) as db:
@@ -285,12 +290,13 @@ def test_rounds_that_have_run_run_again(
             db.workspace.force(split="never", dedup=dedup)  # the query is not bound
             return db.query(text)
 
-        answers = []
+        answers, planned = [], [0]
         for turn in range(5):
             answers.append(asked(text))
+            planned = plans[:] if turn == 0 else planned
             if turn == 1:
                 assert set(answers[1].fetchall()) == closed
-        assert made == [1]
+        assert made == [1] and plans == planned
         assert all(set(answer.fetchall()) == closed for answer in answers)
         counts = text + " n(count()) <- p(_, _). ?- n(c)."
         for _ in range(3):
