@@ -178,7 +178,7 @@ def test_rounds_can_be_stopped(
     driver, polls = HostDriver(), count(1)
     real = rounds.DeviceRounds.run
 
-    def polled(self: rounds.DeviceRounds) -> Iterator[None]:
+    def polled(self: rounds.DeviceRounds) -> Iterator[Any]:
 
         def check() -> None:
             if next(polls) == stops:

@@ -202,7 +202,7 @@ class DeviceRounds:
     def _take(self, number: int) -> Columns:
         found = self.relations[number].taken(self._copies)
         if not self.relations[number].capacity:
-            self._place(number)
+            self._reread(number)
         return found
 
     def settle(self, copies: bool) -> None:
@@ -462,17 +462,10 @@ class DeviceRounds:
 
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
-        self._changed()
-        rows, at = self.relations[number], self._word(number, ROWS)
-        for launch in self.launches:
-            if launch.follows == number:
-                launch.follow(rows.columns)
-            if launch.into == number:
-                launch.appending = None
-            launch.reread(self.relations[launch.into])
-        self._indexed = None
+        self._reread(number)
         if self.board is None:
             return
+        rows, at = self.relations[number], self._word(number, ROWS)
         read = (rows.begin, rows.end) if self.began else (0, 0)
         part = np.array([rows.count, *read], dtype=np.int64)
         self.board[at : at + LIMIT] = self.xp.asarray(part)
@@ -481,6 +474,18 @@ class DeviceRounds:
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
+
+    def _reread(self, number: int) -> None:
+        """Takes the arrays of a relation, which are others, for arguments."""
+        self._changed()
+        rows = self.relations[number]
+        for launch in self.launches:
+            if launch.follows == number:
+                launch.follow(rows.columns)
+            if launch.into == number:
+                launch.appending = None
+            launch.reread(self.relations[launch.into])
+        self._indexed = None
 
     def _index_again(self, number: int) -> None:
         """Adds the rows of a relation to its indexes, which have been made anew."""

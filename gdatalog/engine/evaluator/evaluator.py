@@ -103,6 +103,8 @@ class Evaluator:
                         plan = self._keep(plan_stratum(stratum, inputs), inputs)
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
+                    if inputs.unfit and self.kept_plans is not None:
+                        self.kept_plans.pop(stratum.relations, None)  # it is planned anew
                     del inputs  # it keeps what the stratum has read
             if last is not None:
                 inputs = replace(self.inputs(last), limit=limit)
@@ -431,7 +433,11 @@ class Evaluator:
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
         plan, inputs = self._kept(stratum)
-        return plan or self._keep(plan_stratum(stratum, inputs), inputs), inputs
+        if plan is None:
+            plan = plan_stratum(stratum, inputs)
+            if not stratum.recursive:  # its rows may be counted only
+                self._keep(plan, inputs)
+        return plan, inputs
 
     def _kept(self, stratum: Stratum) -> tuple[StratumPlan | None, StratumInputs]:
         """The inputs of a stratum, and the plan that was kept, if it suits them."""
