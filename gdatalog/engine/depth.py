@@ -51,7 +51,8 @@ class Form:
 
     With `gathers`: aggregates by `keys`. With `images`: counts by vertex or by edge (`Term`).
     Otherwise rows of `outputs`: with `fresh` only those that are not in a bitmap yet or, if
-    `hashed`, in a hash set. If `unwritten`, the loops only mark these rows in the bitmap.
+    `hashed`, in a hash set; a device's has a number of each of its `parts`, so many columns. If
+    `unwritten`, the loops only mark these rows in the bitmap.
     `grouped`: how they find duplicates within each group. `modular`: counts are modulo a number.
     `keeps`: the loops may cache lists.
     """
@@ -62,6 +63,7 @@ class Form:
     weighted: bool = False
     fresh: bool = False
     hashed: bool = False
+    parts: tuple[int, ...] = ()
     unwritten: bool = False
     grouped: GroupDedup | None = None
     images: tuple[tuple[str, ...], ...] = ()
@@ -81,7 +83,7 @@ class Form:
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
         if self.fresh:
-            return NewRows(self.outputs, self.hashed, self.unwritten)
+            return NewRows(self.outputs, self.hashed, self.unwritten, self.parts)
         return RowLeaf(self.outputs, self.weighted)
 
 
@@ -368,7 +370,7 @@ def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Bloc
         slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
-        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
+        gathering.add(own, len(part[-1]), columns, counts)
 
 
 def _times(counts: Array, orbit: int) -> Array:

@@ -27,7 +27,9 @@ LEAST_SLOTS = 1 << 10
 SLOTS_EACH, LIST_EACH = 2, 4  # slots, and places in lists, for each entry; at most
 MOST_ENTRIES = 1 << 28  # of a trie, whose positions have 32 bits
 OPERATORS = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_SOURCE = '#include "growing.cuh"\n'
+_SOURCE, _SETS = '#include "growing.cuh"\n', '#include "key_sets.cuh"\n'
+# The most arguments of a kernel, whose words take 4 KiB.
+MOST_ARGUMENTS = 500
 
 
 def slots_for(count: int) -> int:
@@ -36,29 +38,32 @@ def slots_for(count: int) -> int:
 
 
 class RowNumbers:
-    """A set of row numbers, which kernels add to. It has room for `capacity` of them."""
+    """A set of row numbers, which kernels add to, with room for `capacity` of them. `parts`: how
+    many numbers a row has, one or two."""
 
-    def __init__(self, kernels: Kernels, capacity: int) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: Kernels, parts: int, capacity: int) -> None:
+        self.kernels, self.parts = kernels, parts
         self.slots = self._empty(capacity)
 
     def _empty(self, capacity: int) -> Array:
-        return self.kernels.driver.xp.zeros(slots_for(capacity), dtype=np.int64)
+        size = self.parts * slots_for(capacity)
+        return self.kernels.driver.xp.zeros(size, dtype=np.int64)
 
-    def add(self, numbers: Array) -> None:
-        """Adds numbers for which there is room."""
-        if len(numbers):
-            self._launch("enter_keys", numbers)
+    def add(self, numbers: Sequence[Array]) -> None:
+        """Adds numbers for which there is room; `numbers` has an array for each part."""
+        if len(numbers[0]):
+            self._launch(("enter_keys", "enter_pairs")[self.parts - 1], numbers)
 
     def make_room(self, capacity: int) -> None:
-        if slots_for(capacity) > len(self.slots):
+        if self.parts * slots_for(capacity) > len(self.slots):
             known, self.slots = self.slots, self._empty(capacity)
-            self._launch("move_keys", known)
+            self._launch(("move_keys", "move_pairs")[self.parts - 1], [known])
 
-    def _launch(self, name: str, keys: Array) -> None:
-        kernel = self.kernels.kernel(_SOURCE, name)
-        blocks = min(kernel.resident(THREADS), -(-len(keys) // THREADS))
-        kernel.launch(blocks, THREADS, [keys, len(keys), self.slots, len(self.slots)])
+    def _launch(self, name: str, given: Sequence[Array]) -> None:
+        kernel, count = self.kernels.kernel(_SETS, name), len(given[0])
+        blocks = min(kernel.resident(THREADS), -(-count // THREADS))
+        arguments = [given[0], count, *given[1:], self.slots, len(self.slots)]
+        kernel.launch(blocks, THREADS, arguments)
 
 
 class GrowingLevel:
@@ -162,6 +167,18 @@ class GrowingTrie(HashTrie):
             for array in (level.keys, level.spans, level.lengths):
                 driver.clear(array)
         driver.clear(self.taken)
+
+
+def groups_of(tries: Sequence[GrowingTrie]) -> list[list[int]]:
+    """The numbers of tries that one kernel can add rows to."""
+    groups, room = list[list[int]](), 0
+    for number, trie in enumerate(tries):
+        size = 2 + len(trie.read) + 9 * len(trie.levels)
+        if size > room:
+            groups, room = [*groups, []], MOST_ARGUMENTS - 2
+        groups[-1].append(number)
+        room -= size
+    return groups
 
 
 class Indexing:

@@ -45,7 +45,8 @@ class GrowingRows:
 
     def bytes_for(self, capacity: int) -> int:
         """The bytes of so many rows, with those of their indexes."""
-        numbers = 0 if self.marks is not None else 8 * slots_for(self.dropped + capacity)
+        parts = 0 if self.marks is not None else len(self.space.parts)
+        numbers = 8 * parts * slots_for(self.dropped + capacity)
         tries = sum(trie.bytes_for(capacity) for trie in self.tries)
         return self.width * capacity + numbers + tries
 

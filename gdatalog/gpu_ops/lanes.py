@@ -13,7 +13,7 @@ WIDER = 8  # lanes per mean length: most time goes into the long lists
 SHORT, MANY = 32, 4_000_000
 
 
-def lanes_for(tries: Sequence[Trie | HashTrie]) -> int:
+def lanes_for(tries: Sequence[Trie]) -> int:
     """The tile width for loops over the lists of these tries, from their mean length. Slices use
     the mean of the whole trie, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0

@@ -4,7 +4,7 @@ rows to those of earlier rounds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class RoundLaunch(Launch):
             (argument.name, argument.kind, trie, argument.levels[0].depth)
             for argument in run.printed.arguments
             if argument.levels
-            for trie in [run.tries[run.printed.which[argument.levels[0].trie]]]
+            for trie in [cast(Any, run.tries[run.printed.which[argument.levels[0].trie]])]
             if isinstance(trie, GrowingTrie)
         ]
         for _, kind, trie, depth in self.grown:

@@ -25,7 +25,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.growing import Indexing, RowNumbers
+from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
@@ -88,9 +88,13 @@ class DeviceRounds:
         self._lay_indexes()
         for rows in self.relations:
             if rows.marks is None:
-                rows.numbers = RowNumbers(self.kernels, rows.count)
-                known = tuple(column[: rows.count] for column in rows.columns)
-                rows.numbers.add(rows.space.numbers(known, self.xp))
+                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
+                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
+                numbers = []
+                for part in parts:
+                    own, known = known[: len(part.spans)], known[len(part.spans) :]
+                    numbers.append(part.numbers(own, self.xp))
+                rows.numbers.add(numbers)
             for trie in rows.tries:
                 trie.make(rows.capacity)
         for launch in self.launches:
@@ -109,11 +113,17 @@ class DeviceRounds:
         self.indexes, self.first_index = owners, self.words
         places = range(self.words, self.words + INDEX_WORDS * len(owners), INDEX_WORDS)
         self.words += INDEX_WORDS * len(owners)
-        self.indexing: Indexing | None = None
-        if owners:
-            columns = [self.relations[of].columns for _, of in owners]
-            self.indexing = Indexing(self.kernels, [trie for trie, _ in owners], columns, places)
+        self.groups = groups_of([trie for trie, _ in owners])
+        self.indexing = []
+        for group in self.groups:
+            tries, columns = [owners[at][0] for at in group], self._columns_of(group)
+            at = [places[number] for number in group]
+            self.indexing.append(Indexing(self.kernels, tries, columns, at))
         self._indexed: Any = None  # the arguments of its launches
+
+    def _columns_of(self, group: Sequence[int]) -> list[Columns]:
+        """The columns of some indexes' relations."""
+        return [self.relations[self.indexes[number][1]].columns for number in group]
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
@@ -291,12 +301,13 @@ class DeviceRounds:
         self._index()
 
     def _index(self) -> None:
-        if self.indexing is None:
-            return
         if self._indexed is None:
-            columns = [self.relations[of].columns for _, of in self.indexes]
-            self._indexed = self.indexing.packed(self.board, columns)
-        self.indexing.launch(self._indexed)
+            both = zip(self.indexing, self.groups, strict=True)
+            self._indexed = [
+                (each, each.packed(self.board, self._columns_of(group))) for each, group in both
+            ]
+        for each, packed in self._indexed:
+            each.launch(packed)
 
     def _round(self) -> None:
         self._launch_all(self.followers, self._ending)
@@ -396,7 +407,7 @@ class DeviceRounds:
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
             if rows.marks is None:
-                ample = max(2 * rows.count, self._needed(number, 2 * rounds))
+                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
             room = self._row_bytes()
             if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")

@@ -1,19 +1,18 @@
 """Numbers all possible rows: a number for each row within a box of values.
 
-Bitmaps are indexed by row number, and hash sets store row numbers. A value outside the box has no
-number; then the box is widened. The ranges of values that flow from column to column tell where
-rows will be.
+Bitmaps are indexed by row number, and hash sets store row numbers; on a device two numbers of a row
+in a larger box, one for each part of its columns. A value outside the box has no number; then the
+box is widened. The ranges of values that flow from column to column tell where rows will be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.table import Array
@@ -21,7 +20,6 @@ from gdatalog.storage.table import Array
 MOST_ROW_NUMBERS = 1 << 62  # row numbers
 
 RelationColumn = tuple[str, int]  # of a relation
-Flow = tuple[RelationColumn, Callable[[], Span | None]]  # a range of values that a column gets
 
 
 def span_of(values: Array) -> Span | None:
@@ -34,21 +32,6 @@ def union(*spans: Span | None) -> Span | None:
     if not known:
         return None
     return min(low for low, _ in known), max(high for _, high in known)
-
-
-def widen(spans: dict[RelationColumn, Span | None], flows: Sequence[Flow]) -> None:
-    """Widens the ranges of columns by what flows into them, until none changes."""
-    changed = True
-    while changed:
-        current_watch().poll()
-        changed = False
-        for column, source in flows:
-            known, more = spans.get(column), source()
-            if more is None or (known and known[0] <= more[0] and more[1] <= known[1]):
-                continue
-            joined = union(known, more)
-            if joined != known:
-                spans[column], changed = joined, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +48,32 @@ class KeySpace:
         return KeySpace.within(bounds)
 
     @staticmethod
-    def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
-        """The space between some values, inclusive; None if it is too large."""
+    def within(bounds: Sequence[tuple[int, int]], parts: int = 1) -> KeySpace | None:
+        """The space between some values, inclusive; None if it is too large, even for numbers of so
+        many parts of the columns."""
         least, spans = [], []
         for low, high in bounds:
             if low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS:
                 return None
             least.append(low)
             spans.append(high - low + 1)
-        return KeySpace(tuple(least), tuple(spans)) if prod(spans) <= MOST_ROW_NUMBERS else None
+        found = KeySpace(tuple(least), tuple(spans))
+        return found if prod(spans) <= MOST_ROW_NUMBERS or len(found.parts) <= parts else None
 
     @property
     def size(self) -> int:
         """How many rows are possible."""
         return prod(self.spans)
+
+    @property
+    def parts(self) -> list[KeySpace]:
+        """As few spaces as number the columns together, each as many of them as it can."""
+        if self.size <= MOST_ROW_NUMBERS:
+            return [self]
+        ends = range(1, len(self.spans))
+        end = max(end for end in ends if end == 1 or prod(self.spans[:end]) <= MOST_ROW_NUMBERS)
+        rest = KeySpace(self.least[end:], self.spans[end:])
+        return [KeySpace(self.least[:end], self.spans[:end]), *rest.parts]
 
     @property
     def box(self) -> list[tuple[int, int]]:

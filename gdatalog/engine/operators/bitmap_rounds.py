@@ -2,13 +2,13 @@
 
 The kernels of all rules test and set bits, or add to the set, while they run
 (`printer/distinct.py`). They output only new rows, so that nothing is sorted, and a round of few
-rows costs little more than its launches (`row_rounds.py`). Rules that read growing relations besides
-the delta look rows up in hash tries, which grow with the rounds. Semi-naive rounds run what turns
-out not to fit.
+rows costs little more than its launches (`row_rounds.py`). Rules that read growing relations
+besides the delta look rows up in hash tries, which grow with the rounds. Semi-naive rounds run what
+turns out not to fit.
 
-When memory is short, kernels of rules that read only the delta just set bits. A copy of the bitmap from the begin of the round then
-says which rows are new, and the next round reads these piece by piece. The host makes the rows of
-the last bitmap.
+When memory is short, kernels of rules that read only the delta just set bits. A copy of the bitmap
+from the begin of the round then says which rows are new, and the next round reads these piece by
+piece. The host makes the rows of the last bitmap.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import cached_property, dataclass
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
@@ -58,6 +60,7 @@ from gdatalog.storage.table import Array
 # Rows of a bitmap processed at once: their share of the free memory; the least.
 PIECE, LEAST = 0.75, 1 << 10
 MARKED_BYTES = 64  # for each row that is marked at once
+PARTS = 2  # of a row's columns, with a number each, in a hash set
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,11 @@ class BitmapRounds(LeafOperator):
     @property
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """Rounds in kernels. Bits are tested on the way; hash sets and hash tries cost more."""
+        found = LeafOperator.work(self, expected, context)
+        return found if self.indexed else replace(found, new=0.0)
 
     def prepare(self, context: ExecutionContext) -> PreparedRules:
         return PreparedRules(self.rounds.of)
@@ -271,7 +279,7 @@ class MarkedRounds(StratumRun):
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
         known = {n: self._space(rows) if count else None for n, (rows, count) in first.items()}
-        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
+        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope, PARTS)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = self._space(rows) or KeySpace((), ())
@@ -319,7 +327,7 @@ class MarkedRounds(StratumRun):
         return all(any(not self.inputs.relation(each).length for each in names) for names in read)
 
     def _space(self, rows: Columns) -> KeySpace | None:
-        return KeySpace.within(self._bitmaps.spans(rows))
+        return KeySpace.within(self._bitmaps.spans(rows), PARTS)
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns, sign: int = 1) -> None:
         """Sets the bits of distinct rows, none of which is set, or clears those that are. The sum

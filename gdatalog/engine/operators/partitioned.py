@@ -31,7 +31,9 @@ from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, W
 from gdatalog.plan.join_plan import Join, RulePlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
@@ -51,6 +53,9 @@ class Partitioned(LeafOperator):
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.of.pairs
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked, turns=len(self.rules), everywhere=True)
 
     def begun(
         self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None
@@ -79,7 +84,10 @@ def applies(draft: StratumDraft) -> Partitioned | None:
         return None
     schemas = draft.inputs.schemas
     arities = {name: schemas[name].arity for name in stratum.relations}
-    split = partitioning_of(draft.later, arities)
+    later = []
+    for rule in draft.recursive_rules:
+        later.append(draft.plan(rule, first=False))
+    split = partitioning_of(later, arities)
     if split is None:
         return None
     columns = sorted(split.columns.items())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -232,6 +232,8 @@ class RowRounds:
         if any(coming):
             self.only_rest_waits = not any(coming[: self.count])
             return False
+        for text in () if self.context.metrics.lasting or len(texts) == 1 else texts:
+            self.device.loops_soon(*text)  # several threads compile
         for follower in self.followers:
             self._add(follower, rounds)
         rounds.prepare()
@@ -273,8 +275,9 @@ class RowRounds:
         rows = () if join.given is None else self._rows(join.given.relation).columns
         report = self.context.metrics.run_of(each.plan)
         sources = Sources(self._trie_of, partial(given_rows, rows))
-        hashed = self.marked[each.plan.relation].hashed
-        form, counts = Form(join.outputs, fresh=True, hashed=hashed), report is not None
+        table = self.marked[each.plan.relation]
+        parts = tuple(len(part.spans) for part in table.space.parts) if table.hashed else ()
+        form, counts = Form(join.outputs, fresh=True, parts=parts), report is not None
         growing = [at for at, ref in enumerate(join.tries) if ref.relation in self.marked]
         with measured(report):
             nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
@@ -295,7 +298,7 @@ class RowRounds:
             self.indexes[ref] = made
             self._rows(ref.relation).tries.append(made)
         found: Any = self.indexes[ref]
-        return found
+        return cast(Trie, found)
 
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""

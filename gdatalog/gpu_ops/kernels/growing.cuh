@@ -1,4 +1,4 @@
-// Sets of rows and hash tries that grow: what runs behind each round of a fixpoint.
+// Hash tries that grow: what runs behind each round of a fixpoint.
 //
 // A hash trie's nodes are the slots of the table of the level above; the root is 0. The children of
 // a node are a list, whose places are a power of two, in an array of the whole level: `spans` has
@@ -11,20 +11,6 @@
 
 enum Phase { ENTERS = 0, MOVES = 1, WRITES = 2 };
 enum { FEW = 8 };  // children that one lane moves
-
-// Adds keys to a set.
-KERNEL(enter_keys)(ARRAY(const i64) keys, i64 count, ARRAY(i64) set, i64 set_n) {
-    for (i64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
-        add_key(set, set_n, keys[at]);
-    }
-}
-
-// Adds the keys in the slots of a smaller set.
-KERNEL(move_keys)(ARRAY(const i64) slots, i64 count, ARRAY(i64) set, i64 set_n) {
-    for (i64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
-        if (slots[at] != 0) add_key(set, set_n, slots[at] - 1);
-    }
-}
 
 // The places of a list.
 DEVICE i64 room_of_list(i64 count) {

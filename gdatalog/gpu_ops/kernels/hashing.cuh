@@ -46,6 +46,47 @@ DEVICE bool add_key(K keys, i64 n, i64 key) {
     return first;
 }
 
+// --------------------------------------------------------------------- pairs, while others add some
+//
+// A set of pairs has two words for each slot, of `words` in all. Who takes a slot by the first
+// number writes the second one at once; others with the same first number wait for that.
+
+DEVICE i64 first_slot_of_pair(i64 a, i64 b, i64 n) {
+    return first_slot((i64)((u64)a * 0xC2B2AE3D27D4EB4Full + (u64)b), n);
+}
+
+// Whether a pair is known. Pairs that others add at this moment may be missed.
+template <class K>
+DEVICE bool has_pair(K keys, i64 words, i64 a, i64 b) {
+    const i64 n = words / 2;
+    for (i64 at = first_slot_of_pair(a, b, n);; at = (at + 1) & (n - 1)) {
+        const i64 found = load_relaxed(keys, 2 * at);
+        if (found == 0) return false;
+        if (found == a + 1 && load_relaxed(keys, 2 * at + 1) == b + 1) return true;
+    }
+}
+
+// Adds a pair; true if it was not there before.
+template <class K>
+DEVICE bool add_pair(K keys, i64 words, i64 a, i64 b) {
+    const i64 n = words / 2;
+    for (i64 at = first_slot_of_pair(a, b, n);; at = (at + 1) & (n - 1)) {
+        i64 found = load_relaxed(keys, 2 * at);
+        if (found == 0) found = atomic_cas(keys, 2 * at, (i64)0, a + 1);
+        if (found == 0) {
+            store_relaxed(keys, 2 * at + 1, b + 1);
+            return true;
+        }
+        if (found != a + 1) continue;
+        i64 second = load_relaxed(keys, 2 * at + 1);
+        while (second == 0) {
+            pause(20);
+            second = load_relaxed(keys, 2 * at + 1);
+        }
+        if (second == b + 1) return false;
+    }
+}
+
 // --------------------------------------------------------------------------- while no key is added
 
 // The child of a node with this value; -1 if there is none.
