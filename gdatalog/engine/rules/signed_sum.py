@@ -201,7 +201,9 @@ class Sum:
             count = scanned(join, tries, inputs.limits)
             if count is not None:
                 return count
-        return sum(map(int, self._gathered(number, ())[1]))
+        blocks, times = self._partials(number, (), COUNT)
+        # One count per worker, whose sum may exceed 64 bits.
+        return times * sum([exact_sum(brought(block[-1])) for block in blocks])
 
     def _fill(self, number: int, term: Term) -> None:
         """Computes a table that later joins read, or adds to it."""
@@ -266,11 +268,8 @@ class Sum:
         limits.charge(TABLES, held + more)
 
     def _gathered(self, number: int, keys: tuple[Slot, ...]) -> tuple[Columns, Array]:
-        """The groups of a join and their counts."""
+        """The groups of a join, by these keys, and their counts."""
         blocks, times = self._partials(number, keys, COUNT)
-        if not keys:  # one count per worker, whose sum may exceed 64 bits
-            every = [int(count) * times for block in blocks for count in brought(block[-1])]
-            return (), np.array(every, dtype=object)
         blocks, here = times_each(blocks, len(keys), times), self.inputs.context.device is CPU
         once = once_each(blocks, self.inputs.limits) if here else None
         if once is not None:
