@@ -27,8 +27,9 @@ SUITES = {
     "lftj": ("lftj", 0.41),
     "random": ("random_graphs", 0.53),
     "compiling": ("compiling", 0.55),
-    "overhead": ("overhead", 0.6),
-    "constants": ("constants", 0.62),
+    "overhead": ("overhead", 0.58),
+    "rounds": ("rounds", 0.62),
+    "constants": ("constants", 0.64),
     "programs": ("programs", 0.8),
     "recursion": ("recursion", 1.0),
 }

@@ -250,7 +250,12 @@ class JoinNest:
         context = self.context
         if self.join.given is not None or self.marks:
             return None
-        return shared_by(context.device.members, self.join.cost, context.thresholds)
+        members, cost = context.device.members, self.join.cost
+        return shared_by(members, cost, context.thresholds, self._index_bytes)
+
+    def _index_bytes(self) -> int:
+        tries = {id(trie): trie for trie in self.tries if isinstance(trie, Trie)}
+        return sum(trie.nbytes for trie in tries.values())
 
     def loop_run(
         self, label: str, counts: Mapping[str, Array], shared: Shared | None = None

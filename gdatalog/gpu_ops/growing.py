@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -159,6 +160,13 @@ class GrowingTrie(HashTrie):
         for level, most in zip(self.levels, self.most, strict=True):
             nodes = level.make(nodes, min(capacity, most), capacity)
         self.taken = self.xp.zeros(len(self.levels), dtype=np.int64)
+
+    def clear(self, driver: CupyDriver) -> None:
+        """Forgets its rows."""
+        for level in self.levels:
+            for array in (level.keys, level.spans, level.lengths):
+                driver.clear(array)
+        driver.clear(self.taken)
 
 
 def groups_of(tries: Sequence[GrowingTrie]) -> list[list[int]]:

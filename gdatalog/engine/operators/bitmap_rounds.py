@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
@@ -29,14 +29,16 @@ from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.kept import key_of
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
+    KeptRounds,
     RelationInRounds,
     RowRounds,
     RuleJoin,
-    ended_round,
     given_rows,
     last_step,
+    told_round,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.prepared_rules import PreparedRules
@@ -47,10 +49,11 @@ from gdatalog.plan.join_plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
-from gdatalog.records import dataclass, replace
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 
@@ -145,19 +148,32 @@ def starts_small(draft: StratumDraft) -> bool:
 
 
 class MarkedRounds(StratumRun):
-    """One evaluation by rounds whose kernels output new rows only."""
+    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later runs.
+    `only_rest_waits`: whether only the rules that run once wait for their kernels, so that they run
+    breadth-first."""
+
+    kept: KeptRounds | None = None
+    only_rest_waits = False
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
         no one asks for; their new rows only feed other rules."""
-        followers = self.followers
+        followers, again = self.followers, self._again(passing)
         try:
-            rest = self._kernels_once()
-            marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+            if again is not None:
+                marked, rest = again.marked, self._rest
+            else:
+                rest = self._kernels_once()
+                seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+                marked, rest = self._begin(followers) if seeds is None else (seeds, rest)
             if marked is None:
-                marked, rest = self._begin(followers)
-            if marked is None or not self._rounds(followers, rest, marked, passing):
                 return None
+            if not self._rounds(followers, rest, marked, passing, again):
+                if not self.only_rest_waits:
+                    return None
+                marked, _ = self._begin(followers)
+                if marked is None or not self._rounds(followers, [], marked, passing, None):
+                    return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
         finally:
@@ -165,9 +181,27 @@ class MarkedRounds(StratumRun):
                 self.context.limits.charge(name, 0)
         found = {n: self._relation(n, table) for n, table in marked.items() if n not in passing}
         self.record.end({name: relation.length for name, relation in found.items()})
+        if self.kept is not None:
+            device = self.context.device.accelerator
+            assert device is not None
+            device.keep(key_of(self.kept.made_for.joins, passing), self.kept)
         return found
 
-    @property
+    def _again(self, passing: Collection[str]) -> KeptRounds | None:
+        """What the device has kept of the same rounds over the same tries."""
+        device = self.context.device.accelerator
+        if device is None or self.context.metrics.lasting:
+            return None
+        if any(count_of(part) for parts in self.inputs.seeds.values() for part in parts):
+            return None
+        joins = [each.join for each in (*self.followers, *self._rest)]
+        found: KeptRounds | None = device.kept_of(key_of(joins, passing))
+        if found is None or found.begins(self):
+            return found
+        found.leave()
+        return None
+
+    @cached_property
     def followers(self) -> list[RuleJoin]:
         """The joins of all recursive rules."""
         return [
@@ -194,7 +228,7 @@ class MarkedRounds(StratumRun):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
                 return self._marked(first, followers), []
         except MemoryError:
-            rest = self._rest()
+            rest = self._rest
             if not rest:
                 raise
         # After the handler, because the error references device memory.
@@ -207,7 +241,7 @@ class MarkedRounds(StratumRun):
 
     def _kernels_once(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules, if kernels that mark their rows pay."""
-        found, context = self._rest(), self.context
+        found, context = self._rest, self.context
         cost = sum(each.join.cost for each in found)
         if not context.compiled and cost < context.thresholds.kernels_worth:
             return []
@@ -218,6 +252,7 @@ class MarkedRounds(StratumRun):
         ]
         return [] if any(nest.reason is not None for nest in nests) else found
 
+    @cached_property
     def _rest(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
         found = []
@@ -311,13 +346,16 @@ class MarkedRounds(StratumRun):
         rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
+        again: KeptRounds | None,
     ) -> bool:
         """Runs the `rest`, and rounds until no row is new; returns False if the kernels cannot be
         printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            rounds = RowRounds(self, followers, rest, marked, passing)
+            rounds = RowRounds(self, followers, rest, marked, passing, again)
             try:
-                return rounds.run(work)
+                done = rounds.run(work)
+                self.kept, self.only_rest_waits = rounds.kept, rounds.only_rest_waits
+                return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""
                 if rounds.indexes or any(table.hashed for table in marked.values()):
@@ -337,7 +375,8 @@ class MarkedRounds(StratumRun):
                 if not all(self._find(each, marked) for each in followers):
                     return False
                 self._advance(marked)
-                ended_round(self.record, marked, work)
+                self.record.end_round()
+                told_round(marked, work)
         return True
 
     def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:
@@ -428,12 +467,17 @@ class MarkedRounds(StratumRun):
         return found
 
     def _relation(self, name: str, table: RelationInRounds) -> Relation:
+        schema = self.inputs.schemas[name]
         if table.rows is None:
             (words,) = self._bitmaps.to_host((table.marks,))
             rows = rows_of_bits(table.space, words, table.dtypes)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+        elif self.kept is not None and table.length:
+            lent = self.kept.rounds.lend([*self.kept.marked].index(name))
+            relation = Relation.over(schema.columns, schema.types, RowStore.lying(lent))
         else:
-            rows = table.rows.whole()
-        relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+            rows = table.rows.taken(copies=False)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation
