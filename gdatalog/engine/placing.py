@@ -39,6 +39,9 @@ BYTES = 4  # of a value that is expected
 LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
 NOTHING = Expected(0.0, 0.0)
 SHARE = 0.5  # seconds hold that are off by at most this share of them
+PARTS = (
+    16  # of the seconds to be gained: a stratum with less does not make the program be looked at
+)
 MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
 
 
@@ -96,7 +99,7 @@ class ProgramPlacement:
         """Whether a stratum, whose inputs and expected `sizes` are known, runs on the device."""
         copies = sum([self._copy(name, sizes, inputs) for name in (*own.reads, *own.relations)])
         least = inputs.context.thresholds.gpu_rule  # to be gained, for this look to pay
-        if not might_pay(own, copies - least):
+        if not might_pay(own, copies - max(least, self._least(inputs.context) / PARTS)):
             return False
         if own.relations not in self.seconds or self._others(own, sizes, least):
             self.times += 1
@@ -150,13 +153,20 @@ class ProgramPlacement:
         known = [(name, held.store) for name in names if (held := self.relation(name)) is not None]
         here = {name for name, store in known if store.on_host}
         lying = {name for name, store in known if store.on_device is not None}
-        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
-        least = 0.0 if lying - here else least + thresholds.gpu_opening * self.alone
+        least = 0.0 if lying - here else self._least(context)
         draft = PlacementDraft(placeable, copies, here, lying, sorted(self.asked), least)
         place_strata(draft)
         self.on_device = draft.on_device
         self.seconds = {each.relations: each.seconds for each in placeable}
         self.rows = {name: sizes.statistics(name).rows for name in names}
+
+    def _least(self, context: ExecutionContext) -> float:
+        """The seconds that a program must gain. What it does on the device is not counted again."""
+        thresholds = context.thresholds
+        if self.on_device:
+            return 0.0
+        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
+        return least + thresholds.gpu_opening * self.alone
 
     def _copy(self, name: str, sizes: ProgramSizes, inputs: StratumInputs) -> float:
         """The seconds that a copy of a relation takes."""
