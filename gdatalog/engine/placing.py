@@ -39,9 +39,7 @@ BYTES = 4  # of a value that is expected
 LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
 NOTHING = Expected(0.0, 0.0)
 SHARE = 0.5  # seconds hold that are off by at most this share of them
-PARTS = (
-    16  # of the seconds to be gained: a stratum with less does not make the program be looked at
-)
+PARTS = 16  # of the seconds to be gained: for less, the program is not looked at
 MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
 
 
@@ -79,6 +77,7 @@ class ProgramPlacement:
     asked: Collection[str] = ()
     alone: bool = False
     on_device: Collection[tuple[str, ...]] = ()
+    used: bool = False
     times: int = 0
     # What the last placement counted with: seconds of strata on both sides, and rows.
     seconds: dict[tuple[str, ...], tuple[float, float]] = field(default_factory=dict)
@@ -133,7 +132,6 @@ class ProgramPlacement:
     def _place(self, own: PlaceableStratum, sizes: ProgramSizes, inputs: StratumInputs) -> None:
         """Places a stratum and those above it."""
         context, left = inputs.context, [*self.strata]
-        thresholds = context.thresholds
         while left[0].relations != own.relations:
             del left[0]
         if self.times > MOST_TIMES:
@@ -161,9 +159,9 @@ class ProgramPlacement:
         self.rows = {name: sizes.statistics(name).rows for name in names}
 
     def _least(self, context: ExecutionContext) -> float:
-        """The seconds that a program must gain. What it does on the device is not counted again."""
+        """The seconds that a program must gain, until it uses the device."""
         thresholds = context.thresholds
-        if self.on_device:
+        if self.used:
             return 0.0
         least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
         return least + thresholds.gpu_opening * self.alone
@@ -220,6 +218,7 @@ def placed(
         pairs = zip(stratum.rules, found.of.plans, strict=True)
         plans = tuple((_left(rule, first, draft), later) for rule, (first, later) in pairs)
         found = Once(replace(found.of, plans=plans))
+    program.used = True
     return Placed(found, gpu.name, _why(work, expected, needs, program, True))
 
 
