@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import is_
 from typing import Any
 
@@ -35,25 +36,22 @@ class AskedQuery:
     bound: Bound | None = None
 
 
-def ask_text(
-    session: Session,
-    text: str,
-    params: Mapping[str, Any],
-    strategy: str,
-    limit: int | None,
-    max_rows: int | None,
-) -> Result:
-    """Answers a query; a text that differs from an earlier one in constants shares its plan."""
+@contextmanager
+def reading(
+    session: Session, text: str, params: Mapping[str, Any]
+) -> Iterator[tuple[Program, Mapping[str, Any]]]:
+    """The program of a query's text and its parameters. A text that differs from an earlier one in
+    constants shares its program; within this context, messages speak of the text as it was given.
+    """
     found = session.query(text)
+    if isinstance(found, SharedText) and not _fits(session, found, params):
+        found = session.parse(text, "<query>", bare=True)
     if not isinstance(found, SharedText):
-        return ask(session, found, params, strategy, limit, max_rows)
-    if not _fits(session, found, params):
-        program = session.parse(text, "<query>", bare=True)
-        return ask(session, program, params, strategy, limit, max_rows)
-    warn = session.on_caution
-    with found.speaking(), session.warnings_to(lambda caution: warn(found.caution(caution))):
-        given = {**params, **found.params}
-        return ask(session, found.program, given, strategy, limit, max_rows)
+        yield found, params
+        return
+    shared, warn = found, session.on_caution
+    with shared.speaking(), session.warnings_to(lambda caution: warn(shared.caution(caution))):
+        yield shared.program, {**params, **shared.params}
 
 
 def _fits(session: Session, text: SharedText, params: Mapping[str, Any]) -> bool:

@@ -286,9 +286,10 @@ class Database(DataCalls, PatternQueries):
         check_rows("max_rows", max_rows)
         seconds_of(timeout)
         with self._session(on_progress, timeout) as session:
-            from gdatalog.asking import ask_text
+            from gdatalog.asking import ask, reading
 
-            return ask_text(session, text, params or {}, strategy, limit, max_rows)
+            with reading(session, text, params or {}) as (program, given):
+                return ask(session, program, given, strategy, limit, max_rows)
 
     def prepare(
         self, text: str, params: Params = None, *, strategy: Strategy = "auto"

@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
-from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.storage.spill import Spill
 
 
-@dataclass(slots=True)
 class Budget:
-    """How many rows may be looked at: `end`, as `Limits.looked` counts them."""
+    """Within this context, polling raises `OverBudget` once more rows have been looked at than
+    `end`, as `Limits.looked` counts them."""
 
-    end: int
+    __slots__ = ("_budgets", "end")
+
+    def __init__(self, end: int, budgets: list[Budget]) -> None:
+        self.end, self._budgets = end, budgets
+
+    def __enter__(self) -> Budget:
+        self._budgets.append(self)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._budgets.remove(self)
 
 
 class OverBudget(Exception):
@@ -55,11 +64,15 @@ class Limits:
         # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
         self.looked = 0
         self.checks: list[Callable[[], None]] = []
+        self._budgets: list[Budget] = []
         self.account = Account(memory, spill)
         self._written = 0 if spill is None else spill.written  # bytes in temporary files at first
 
     def poll(self) -> None:
         self.watch.poll()
+        for budget in reversed(self._budgets):
+            if self.looked > budget.end:
+                raise OverBudget(budget)
         for check in self.checks:
             check()
 
@@ -74,17 +87,7 @@ class Limits:
 
     def within(self, rows: int | None) -> AbstractContextManager[Budget | None]:
         """Within this context, polling raises `OverBudget` once more rows have been looked at."""
-        return nullcontext() if rows is None else self._spending(Budget(self.looked + rows))
-
-    @contextmanager
-    def _spending(self, budget: Budget) -> Iterator[Budget]:
-
-        def check() -> None:
-            if self.looked > budget.end:
-                raise OverBudget(budget)
-
-        with self.checking(check):
-            yield budget
+        return nullcontext() if rows is None else Budget(self.looked + rows, self._budgets)
 
     def look(self, rows: int) -> None:
         """Counts the rows that an operation reads."""

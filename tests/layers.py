@@ -146,17 +146,17 @@ ORDER = {
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
         rule_plans recent catalog facts compiler device devices context index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
-        remainders scans rules prepared_rules fixpoint scan_or_index draft encoding stratum_run
-        variants replanning operators stratum_plan placing recursion_planner stratum_planner
-        counting evaluator untrusted execution
+        remainders scans fixpoint scan_or_index stratum_tables rules prepared_rules draft encoding
+        stratum_run variants replanning operators stratum_plan placing recursion_planner
+        stratum_planner counting evaluator untrusted execution
     """,
     "engine/fixpoint": """
         __init__ lattice_rounds row_sets row_bitmap maintained nearby start_groups spans
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy fallback host kept once placed semi_naive row_rounds
-        when_compiled bitmap_rounds codes incremental lattice linear partitioned_run
+        __init__ base again copy once semi_naive kept row_rounds bitmap_rounds wrapping
+        fallback host placed when_compiled codes linear incremental lattice partitioned_run
         partitioned counted workers worklist
     """,
     "engine/rules": """
@@ -166,7 +166,7 @@ ORDER = {
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
     "engine/evaluator": """
-        __init__ last_use upcoming results news evaluator asked_parts demanded bound
+        __init__ last_use upcoming kept_plans results news evaluator asked_parts demanded bound
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """

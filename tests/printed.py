@@ -185,10 +185,10 @@ class Module:
         given = [{**data, **arguments}[name] for name in self.arguments]
         self.compile()(rows, keys.ravel(), failed.ravel(), holds.ravel(), *given)
         for at, expr in enumerate(self.exprs):
-            expected, bad = evaluate(expr, data.__getitem__, rows, of)
+            expected, bad = evaluate(expr, data, rows, of)
             bad = np.zeros(rows, np.bool_) if bad is None else bad
             assert failed[at].astype(bool).tolist() == bad.tolist(), expr
             assert keys[at][~bad].tolist() == expected[~bad].tolist(), expr
             if expr.type == "bool":
-                expected = test(expr, data.__getitem__, rows, of)
+                expected = test(expr, data, rows, of)
                 assert holds[at][~bad].tolist() == expected[~bad].tolist(), expr

@@ -47,7 +47,7 @@ def filled(symbols: SymbolTable, seed: int, rows: int) -> Gathering:
     }
     gathering = empty(symbols)
     keys = rng.integers(0, 40, rows), rng.integers(0, 2, rows)
-    gathering.add(keys, rows, columns.__getitem__, None)
+    gathering.add(keys, rows, columns, None)
     return gathering
 
 
@@ -67,7 +67,7 @@ def expected(symbols: SymbolTable, seeds: range, rows: int) -> dict[tuple[int, .
             "t": rng.integers(0, 5, rows),
         }
         keys = rng.integers(0, 40, rows), rng.integers(0, 2, rows)
-        whole.add(keys, rows, columns.__getitem__, None)
+        whole.add(keys, rows, columns, None)
     return finished(whole)
 
 

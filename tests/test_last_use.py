@@ -56,7 +56,7 @@ def alive(
     (tmp_path / "p.dl").write_text(PROGRAM.format(more=more))
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
-    plan, evaluate = evaluator.Evaluator.planned, evaluator.Evaluator._run
+    plan, evaluate = evaluator.Evaluator._kept, evaluator.run
     gc.collect()
     gc.freeze()  # what earlier tests left is not looked at again
 
@@ -65,8 +65,8 @@ def alive(
         found.append({name for name, held in known.items() if held() is not None})
         return plan(self, stratum)
 
-    def run_plan(self: evaluator.Evaluator, *planned: Any) -> Any:
-        relations = evaluate(self, *planned)
+    def run_plan(*planned: Any) -> Any:
+        relations = evaluate(*planned)
         known.update({name: ref(relation) for name, relation in relations.items()})
         return relations
 
@@ -77,8 +77,8 @@ def alive(
         known[name] = ref(relation)
         return relation
 
-    monkeypatch.setattr(evaluator.Evaluator, "planned", look)
-    monkeypatch.setattr(evaluator.Evaluator, "_run", run_plan)
+    monkeypatch.setattr(evaluator.Evaluator, "_kept", look)
+    monkeypatch.setattr(evaluator, "run", run_plan)
     monkeypatch.setattr(evaluator.Evaluator, "_given", read)
     folders = ["-F", str(tmp_path), "-D", str(tmp_path)]
     assert run([*folders, *args, str(tmp_path / "p.dl")]) == 0

@@ -83,7 +83,7 @@ def test_functions_whose_last_bit_is_the_processors() -> None:
     holds = np.zeros(2400, np.bool_)
     module.compile()(800, keys.ravel(), failed.ravel(), holds, *given)
     for at, expr in enumerate(exprs):
-        expected, bad = evaluate(expr, data.__getitem__, 800, of)
+        expected, bad = evaluate(expr, data, 800, of)
         assert bad is not None or expr == Apply("exp", (Slot("f1", "float"),), "float")
         fine = slice(None) if bad is None else ~bad
         assert failed[at].tolist() == (np.zeros(800) if bad is None else bad).tolist()
@@ -135,7 +135,7 @@ def test_patterns(pattern: str) -> None:
         expr = Apply(name, (Constant(pattern, "symbol"), s1), "bool")
         _, _, expressions = printed(expr)
         table = expressions.arguments(of)["table0"]
-        expected, _ = evaluate(expr, lambda _: codes, len(codes), of)
+        expected, _ = evaluate(expr, {"s1": codes}, len(codes), of)
         assert table[codes].tolist() == expected.tolist()
 
 

@@ -28,8 +28,8 @@ SUITES = {
     "random": ("random_graphs", 0.53),
     "compiling": ("compiling", 0.55),
     "overhead": ("overhead", 0.58),
-    "rounds": ("rounds", 0.62),
-    "constants": ("constants", 0.64),
+    "constants": ("constants", 0.6),
+    "rounds": ("rounds", 0.65),
     "programs": ("programs", 0.8),
     "recursion": ("recursion", 1.0),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
 
-ColumnOf = Callable[[str], Array]
+ByName = Mapping[str, Array]
 
 
 @dataclass(slots=True)
@@ -53,12 +53,12 @@ def to_keys(values: Array, kind: TypeName) -> Array:
     return values.astype(np.int32) if kind == "bool" else values
 
 
-def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Array, Array | None]:
+def evaluate(expr: Expr, columns: ByName, size: int, scope: Scope) -> tuple[Array, Array | None]:
     """The key of an expression for each row, and a mask of the rows where it failed (None:
     nowhere)."""
     if isinstance(expr, Slot):
-        return column(expr.name), None
-    values, failed = _values(expr, column, scope)
+        return columns[expr.name], None
+    values, failed = _values(expr, columns, scope)
     keys = to_keys(values, expr.type)
     if len(keys) != size:
         keys = np.broadcast_to(keys, (size,))
@@ -72,22 +72,18 @@ def constant(expr: Expr, scope: Scope) -> tuple[int, bool]:
     if isinstance(expr, (Constant, Parameter)):
         value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
         return encode_value(value, expr.type, scope.symbols), False
-    keys, failed = evaluate(expr, no_column, 1, scope)
+    keys, failed = evaluate(expr, {}, 1, scope)
     return int(keys[0]), failed is not None and bool(failed[0])
 
 
-def no_column(name: str) -> Array:
-    raise AssertionError(name)
-
-
-def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
+def test(expr: Expr, columns: ByName, size: int, scope: Scope) -> Array:
     """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
     before."""
-    values, _ = _values(expr, column, scope)
+    values, _ = _values(expr, columns, scope)
     return np.broadcast_to(values, (size,)) if len(values) != size else values
 
 
-def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
+def _compared_keys(expr: Apply, columns: ByName, scope: Scope) -> Array | None:
     """A comparison of columns and constants by their keys: all but symbols' are in the order of
     values. None for other expressions."""
     if expr.function not in EQUALITY and (
@@ -97,7 +93,7 @@ def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
     keys: list[Any] = []
     for arg in expr.args:
         if isinstance(arg, Slot):
-            keys.append(column(arg.name))
+            keys.append(columns[arg.name])
         elif isinstance(arg, (Constant, Parameter)):
             value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
             keys.append(encode_value(value, arg.type, scope.symbols))
@@ -109,19 +105,19 @@ def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
     return compared
 
 
-def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
     if isinstance(expr, Slot):
-        return to_values(column(expr.name), expr.type), None
+        return to_values(columns[expr.name], expr.type), None
     if isinstance(expr, (Constant, Parameter)):
         value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
         key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
         return to_values(key, expr.type), None
-    compared = _compared_keys(expr, column, scope)
+    compared = _compared_keys(expr, columns, scope)
     if compared is not None:
         return compared, None
     args, failed = [], None
     for arg in expr.args:
-        values, bad = _values(arg, column, scope)
+        values, bad = _values(arg, columns, scope)
         args.append(values)
         failed = either(failed, bad)
     kind = expr.args[0].type

@@ -370,7 +370,7 @@ def give_bag(form: Form, orbit: int, gathering: Gathering, blocks: Sequence[Bloc
         slots = zip(form.outputs, part, strict=False)
         columns = {slot.name: column for slot, column in slots}
         own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
-        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
+        gathering.add(own, len(part[-1]), columns, counts)
 
 
 def _times(counts: Array, orbit: int) -> Array:

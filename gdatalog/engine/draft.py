@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 
@@ -108,13 +108,15 @@ class StratumDraft:
         return PlannedRules(self.stratum, tuple(plans), tuple(self.added.values()))
 
     def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
-        """The plan of a rule in the first round, or in later ones."""
+        """The plan of a rule in the first round, or in later ones: one that was kept, or a new
+        one."""
         found = self._plans.get((id(rule), first))
         if found is not None:
             return found
-        inputs, context, least = self.inputs, self.context, None
-        on_cpu = context.device is CPU
+        inputs, context, plans = self.inputs, self.context, self.inputs.plans
+        on_cpu, values = context.device is CPU, context.scope.params
         options: RuleOptions = {"first": first, "scans": None, "algebra": None}
+        tries: Sequence[int | None] = (None,)
         if not self.stratum.recursive and context.cluster is None:
             # Sums and scans run on one machine, as a whole.
             if context.settings.algebra != "never" and (
@@ -122,33 +124,43 @@ class StratumDraft:
             ):
                 options["algebra"] = algebra_of(context.settings, on_cpu, context.limits)
             least = least_scanned(context.settings) if on_cpu else None
+            tries = (None,) if least is None else (least, None)
+        device = "" if options["algebra"] is None else context.device.name  # only sums differ
         # Statistics of rows on the host do not count as device memory.
         here = nullcontext() if on_cpu else on_the_host(context.limits)
         work = context.limits.watch.work("planning", called(self.stratum, rule))
         with here, work, spending("planning"):
-            plan = None if least is None else self._planned(rule, {**options, "scans": least})
-            scans = context.thresholds.index_scans
-            if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
-                names = {atom.name for atom in rule.atoms if on_cpu and not self.grows(atom.name)}
-                rows = max([inputs.relation(name).at_most for name in names], default=0)
-                if rows < cancellation.LATE:
-                    plan = self._planned(rule, options)
-                else:
-                    plan = cancellable(rows, partial(self._planned, rule, options), None)
+            for least in tries:
+                options["scans"] = least
+                plan = plans.found(rule, first, inputs.relation, values, least, device)
+                if plan is None:
+                    given, read = self._given(rule)
+                    context.limits.poll()
+                    recursive = self.stratum.relations if self.stratum.recursive else ()
+                    beside = inputs.param_types, given, recursive, not context.scope.bounded
+                    rows = max([each.at_most for each in read.values()], default=0) * on_cpu
+                    if takes_long([rule]):
+                        plan = apart(partial(plan_rule, rule, *beside, **options))
+                    elif rows >= cancellation.LATE:
+                        plan = cancellable(rows, partial(plan_rule, rule, *beside, **options), None)
+                    else:
+                        with uncollected():
+                            plan = plan_rule(rule, *beside, **options)
+                    if context.passes is not None and given.notes is not None:
+                        context.passes.plans.append((plan, given.notes.records))
+                    plans.keep(rule, first, plan, read, given.looked, least, device)
+                scans = context.thresholds.index_scans
+                if least is not None and plan.joins and not indexed(plan, inputs.relation, scans):
+                    break  # it scans
+            assert plan is not None
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         self._plans[id(rule), first] = plan
         return plan
 
-    def _planned(self, rule: CheckedRule, options: RuleOptions) -> RulePlan:
-        """A plan of a rule: one that was kept, or a new one."""
-        inputs, context, trace = self.inputs, self.context, self.context.passes
-        first, least = options["first"], options["scans"]
-        device = "" if options["algebra"] is None else context.device.name  # only sums differ
-        values, plans = context.scope.params, inputs.plans
-        plan = plans.found(rule, first, inputs.relation, values, least, device)
-        if plan is not None:
-            return plan
+    def _given(self, rule: CheckedRule) -> tuple[PlanInputs, dict[str, Relation]]:
+        """What a rule is planned by, and the finished relations that it reads."""
+        inputs, context = self.inputs, self.context
         read: dict[str, Relation] = {}
         sizes, looked = RuleStatistics(), list[Looked]()
         for name in dict.fromkeys([atom.name for atom in rule.atoms]):
@@ -160,21 +172,9 @@ class StratumDraft:
                 read[name] = relation = inputs.relation(name)
                 context.device.hold(relation)
                 sizes.whole[name] = relation.statistics
-        notes = None if trace is None else PassNotes((rule_text(rule),), [])
-        orders, thresholds = plans.orders, context.thresholds
-        given = PlanInputs(cache(sizes), orders, thresholds, values, looked, notes)
-        recursive = self.stratum.relations if self.stratum.recursive else ()
-        settings = inputs.param_types, given, recursive, not context.scope.bounded
-        context.limits.poll()
-        if takes_long([rule]):
-            plan = apart(partial(plan_rule, rule, *settings, **options))
-        else:
-            with uncollected():
-                plan = plan_rule(rule, *settings, **options)
-        if trace is not None and notes is not None:
-            trace.plans.append((plan, notes.records))
-        plans.keep(rule, first, plan, read, looked, least, device)
-        return plan
+        notes = None if context.passes is None else PassNotes((rule_text(rule),), [])
+        orders, values = inputs.plans.orders, context.scope.params
+        return PlanInputs(cache(sizes), orders, context.thresholds, values, looked, notes), read
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
         """A plan that reads one relation's rows where the cluster stores them, if that pays."""

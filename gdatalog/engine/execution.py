@@ -20,7 +20,7 @@ from gdatalog.engine.compiler.compiled import Ask, Compiled, PlannedProgram, par
 from gdatalog.engine.compiler.compiler import Compiler, Surroundings
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.context import ExecutionContext, Wanted
-from gdatalog.engine.evaluator.demanded import answer
+from gdatalog.engine.evaluator.demanded import answering
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.engine.facts.files import Files, find_include, read_program
@@ -141,15 +141,19 @@ class Execution:
         if cause is not None:
             raise cause.error_for(name)
         evaluator, limits = self.evaluator, self.context.limits
+        counted = most_rows is not None and (limit is None or limit > most_rows)
+        wanted = limit
+        if most_rows is not None and counted:
+            wanted, limits.most_rows = most_rows + 1, (name, most_rows)
         with self.context.metrics.spending():
-            if most_rows is None or (limit is not None and limit <= most_rows):
-                return answer(evaluator, name, limit, self.whole_asks())
-            limits.most_rows = name, most_rows
-            found = answer(evaluator, name, most_rows + 1, self.whole_asks())
-            limits.count(name, found.length)
-            if evaluator.keep([name]):
-                found = answer(evaluator, name, limit, self.whole_asks())  # for the next call
-            return found
+            some = wanted is not None
+            with answering(evaluator, name, some, self.whole_asks()) as chosen:
+                found = chosen.relation(name, wanted)
+            if counted:
+                limits.count(name, found.length)
+        if counted and evaluator.keep([name]):
+            return self.relation(name, limit)  # for the next call
+        return found
 
     def at_hand(self, name: str) -> Relation | None:
         """A relation whose rows are known; None if it would have to be evaluated or read first."""

@@ -30,7 +30,7 @@ def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope)
     frontier = Frontier(count, columns=columns)
     heads: list[Array] = []
     for expr in plan.head:
-        column, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
+        column, failed = ops.evaluate(expr, frontier.read_by(expr), frontier.size, scope)
         if failed is not None and bool(failed.any()):
             bad = ops.survivors(failed)[:1]
             raise describe_failure(expr, frontier.take(bad), ops, scope)

@@ -17,13 +17,14 @@ from gdatalog.engine.operators.counted import Counted
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.host import OnHost
 from gdatalog.engine.operators.linear import Linear, linearised
+from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.when_compiled import WhenCompiled
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Uncompiled, Unsuited
-from gdatalog.planner.check import Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_closures import first_of
 from gdatalog.records import replace
@@ -50,12 +51,14 @@ def plan_recursion(
     if on_host:
         here = replace(inputs, context=replace(context, device=CPU))
         with context.limits.account.other_limit(default_limit()):
-            first, *_ = _ways(stratum, here, counted)[0]
+            draft, start = _started(stratum, here)
+            first = _after(start, _choices(draft, counted))[0]
         return OnHost(first, f"its relations do not fit {context.device.name}")
-    ways, later = _ways(stratum, inputs, counted)
+    draft, start = _started(stratum, inputs)
+    ways = _after(start, _choices(draft, counted))
     if context.device is CPU or context.cluster is not None:
         return ways[0]
-    if _exceeds(StratumPlan(stratum, ways[0]), later):
+    if _exceeds(StratumPlan(stratum, ways[0]), draft.inputs):
         return plan_recursion(stratum, inputs, counted, True)
     rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
     params = tuple(sorted(context.scope.params.items()))
@@ -77,22 +80,27 @@ def _exceeds(plan: StratumPlan, inputs: StratumInputs) -> bool:
     return too_large([rule_plan for _, rule_plan in plan.rules], finished, inputs.context)
 
 
-def _ways(
-    stratum: Stratum, inputs: StratumInputs, counted: bool
-) -> tuple[Sequence[Operator], StratumInputs]:
-    """The first choice, and what needs less memory of the device; the inputs of their rules."""
+# What evaluates the rows that a linear rule starts from, and their schema.
+Start = tuple[Once, Schema]
+
+
+def _started(stratum: Stratum, inputs: StratumInputs) -> tuple[StratumDraft, Start | None]:
+    """The recursion to plan: of the stratum's rules, or of a linear rule after its start."""
     linear_rules = linear.applies(stratum, inputs)
     if linear_rules is None:
-        return _choices(StratumDraft(stratum, inputs), counted), inputs
+        return StratumDraft(stratum, inputs), None
     first, made = linear_rules
     (name,) = stratum.relations
     schema = first_of(inputs.schemas[name])
-    later = linearised(first, schema, inputs)
-    choices = _choices(StratumDraft(made.later, later), counted)
-    return [Linear(first, schema, then) for then in choices], later
+    return StratumDraft(made.later, linearised(first, schema, inputs)), (first, schema)
+
+
+def _after(start: Start | None, choices: Sequence[Operator]) -> Sequence[Operator]:
+    return choices if start is None else [Linear(*start, then) for then in choices]
 
 
 def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
+    """The first choice, and what needs less memory of the device."""
     cluster, here = draft.context.cluster, draft.context.device is CPU
     way: Any = None
     found: Any = None

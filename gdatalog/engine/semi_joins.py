@@ -9,13 +9,13 @@ from what is left. If an index is requested a second time, it is built from all 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
 
 from gdatalog.cpu_ops.expressions import Scope
-from gdatalog.engine.context import ExecutionContext, TrieOf
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
@@ -28,9 +28,8 @@ from gdatalog.storage.selection import rows_among, rows_with
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# A relation that does not change meanwhile; and what is called with new tries and build times.
-Finished = Callable[[str], Relation]
-Tell = Callable[[p.TrieRef, Trie, float | None], None]
+# The relations of a join's tries, which do not change meanwhile.
+Finished = Sequence[Relation]
 
 # Columns by which only a part of a relation's rows was indexed.
 _PART_INDEXED = Kept[frozenset[tuple[int, ...]]](follows=True)
@@ -81,37 +80,36 @@ class _Atom:
 
 
 def semi_joined(
-    join: p.JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
-) -> TrieOf:
-    """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
-    to this join. `relation_of` returns the relations, which do not change meanwhile; `tell` is
-    called with each new trie and its build time."""
+    join: p.JoinPlan, relations: Finished, context: ExecutionContext
+) -> dict[p.TrieRef, tuple[Trie, float]]:
+    """Tries of long relations that are not built yet, of only the rows that matter to this join,
+    with the seconds that each took."""
     least, waited_for = context.thresholds.narrowed_from, set()
-    for ref in join.tries:
-        if _is_waited_for(ref, relation_of(ref.relation), least):
+    for ref, relation in zip(join.tries, relations, strict=True):
+        if _is_waited_for(ref, relation, least):
             waited_for.add(ref)
     if not waited_for or may_fail(join.steps):
-        return trie_of  # running a part of the join reports its errors
-    atoms, thresholds = _atoms(join, relation_of, context.scope), context.thresholds
+        return {}  # running a part of the join reports its errors
+    atoms, thresholds = _atoms(join, relations, context.scope), context.thresholds
     if any(atom.relation.remote is not None and atom.relation.remote.unfetched for atom in atoms):
-        return trie_of  # remote rows are not fetched for a few
+        return {}  # remote rows are not fetched for a few
     # An index that two atoms share must not be reduced for only one of them.
     times = Counter(join.tries)
     waiting = [atom for atom in atoms if times[atom.ref] == 1 and atom.ref in waited_for]
     if not waiting or not any(atom.compared for atom in atoms):
-        return trie_of
+        return {}
     for atom in atoms:
         atom.keys = atom.relation.rows
     _reduce(atoms, thresholds.narrowed_share)
-    found: dict[p.TrieRef, Trie] = {}
+    found: dict[p.TrieRef, tuple[Trie, float]] = {}
     for atom in waiting:
         whole = atom.relation
         if atom.rows is not None and len(atom.rows) <= thresholds.narrowed_share * whole.at_most:
             part, began = whole.part_of(atom.keys, atom.rows), perf_counter()
-            found[atom.ref] = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
+            trie = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
             note_part_indexed(whole, atom.ref.columns)
-            tell(atom.ref, found[atom.ref], perf_counter() - began)
-    return lambda ref: found[ref] if ref in found else trie_of(ref)
+            found[atom.ref] = trie, perf_counter() - began
+    return found
 
 
 def _is_waited_for(ref: p.TrieRef, relation: Relation, least: int) -> bool:
@@ -133,7 +131,7 @@ def note_part_indexed(relation: Relation, columns: tuple[int, ...]) -> None:
     _PART_INDEXED.put(relation.store, known | {columns})
 
 
-def _atoms(join: p.JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
+def _atoms(join: p.JoinPlan, relations: Finished, scope: Scope) -> list[_Atom]:
     """The atoms whose rows every binding of the join needs, each by its own trie."""
     terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
     bounds: dict[str, list[tuple[str, int]]] = {}
@@ -145,12 +143,11 @@ def _atoms(join: p.JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]
             term = _term(step, scope) if needed and not reused else None
             terms[part.trie].append((part.depth, term))
     atoms = []
-    for ref, levels in zip(join.tries, terms, strict=True):
+    for ref, relation, levels in zip(join.tries, relations, terms, strict=True):
         inner = [term for _, term in sorted(levels, key=lambda level: level[0])]
         known = [term for term in inner if term is not None]
         alone = len(levels) == len(known) == len(ref.columns) > 0
         if alone and ref.version == "full" and not ref.ranked:
-            relation = relation_of(ref.relation)
             names = ((at, term) for at, term in enumerate(known) if isinstance(term, str))
             own = tuple((at, *bound) for at, name in names for bound in bounds.get(name, ()))
             atoms.append(_Atom(ref, relation, known, own))

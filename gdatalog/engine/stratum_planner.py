@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
@@ -27,24 +26,46 @@ from gdatalog.storage.spill import Spill
 
 
 def plan_stratum(
-    stratum: Stratum, inputs: StratumInputs, counted: bool = False, excluded: str = ""
+    stratum: Stratum,
+    inputs: StratumInputs,
+    counted: bool = False,
+    excluded: str = "",
+    chosen: bool = False,
 ) -> StratumPlan:
     """Plans a stratum.
 
     `counted`: if it is partitioned, only the number of rows of each value is needed. `excluded`:
-    the kind of operator that did not suit.
+    the kind of operator that did not suit. `chosen`: it shall run on the device of the inputs.
     """
-    device, later = inputs.context.device, inputs.context.later
-    name = device.members[0] if stratum.recursive else device.name
-    root = _copied(stratum, inputs, excluded)
-    if root is None and later is None:
-        root = _operator(stratum, counted, excluded, inputs)
-    elif root is None:
+    device, name = inputs.context.device, inputs.context.device.name
+    root = None if chosen else _copied(stratum, inputs, excluded)
+    if root is None and not chosen and inputs.context.later is not None:
         from gdatalog.engine import placing
 
-        root = placing.placed(stratum, inputs, partial(_operator, stratum, counted, excluded))
-    assert root is not None
-    name = root.device if isinstance(root, Placed) else name
+        def plan(inputs: StratumInputs) -> Operator:
+            return plan_stratum(stratum, inputs, counted, excluded, chosen=True).root
+
+        root = placing.placed(stratum, inputs, plan)
+    if root is None:
+        encoded, of = None, stratum
+        if inputs.limit is None and excluded != "codes":
+            encoded = codes.encoding(stratum, inputs)
+            if encoded is not None:
+                of, inputs = encoded.stratum, encoded.inputs
+        if not of.recursive:
+            root = once = Once(StratumDraft(of, inputs).planned)
+            if inputs.context.device is not CPU and _reads_numbers(once):
+                root = OnHost(once, NUMBERS)
+        else:
+            from gdatalog.engine.recursion_planner import plan_recursion
+
+            root = plan_recursion(of, inputs, counted, on_host=excluded == "device")
+        if encoded is not None:
+            root = OnCodes(stratum, encoded.names(), root)
+    if isinstance(root, Placed):
+        name = root.device
+    elif stratum.recursive:
+        name = device.members[0]
     return StratumPlan(stratum, root, name)
 
 
@@ -56,25 +77,6 @@ def _copied(stratum: Stratum, inputs: StratumInputs, excluded: str) -> Operator 
     if copied is None or copied.whole:
         return copied
     return WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
-
-
-def _operator(stratum: Stratum, counted: bool, excluded: str, inputs: StratumInputs) -> Operator:
-    """The operator for the device of the inputs."""
-    encoded, of = None, stratum
-    if inputs.limit is None and excluded != "codes":
-        encoded = codes.encoding(stratum, inputs)
-        if encoded is not None:
-            of, inputs = encoded.stratum, encoded.inputs
-    if not of.recursive:
-        once = Once(StratumDraft(of, inputs).planned)
-        found: Operator = once
-        if inputs.context.device is not CPU and _reads_numbers(once):
-            found = OnHost(once, NUMBERS)
-    else:
-        from gdatalog.engine.recursion_planner import plan_recursion
-
-        found = plan_recursion(of, inputs, counted, on_host=excluded == "device")
-    return found if encoded is None else OnCodes(stratum, encoded.names(), found)
 
 
 def _reads_numbers(once: Once) -> bool:

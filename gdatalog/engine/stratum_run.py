@@ -5,82 +5,49 @@ It runs each rule of a nonrecursive stratum once; the operators of recursion ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 from gdatalog import cancellation
 from gdatalog.account import RAISE
 from gdatalog.cancellation import cancellable
 from gdatalog.chunks import chunk_rows
-from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
-from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
-from gdatalog.engine.device import CPU, HOST, Device
-from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
-from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.context import RuleInputs, Sources, StratumInputs
+from gdatalog.engine.derived import Derived, count_of, relation_of, union_rows
+from gdatalog.engine.device import CPU, HOST
+from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.planned_rules import PlannedRules, is_recursive
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.engine.rules.signed_sum import Sum
-from gdatalog.engine.scan_or_index import scanned
 from gdatalog.engine.semi_joins import semi_joined
+from gdatalog.engine.stratum_tables import (
+    NO_PARTS,
+    Narrowed,
+    Parts,
+    StratumTables,
+)
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.overhead import spending, time_spent
+from gdatalog.overhead import spending
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
-from gdatalog.records import cached_property
 from gdatalog.settings import Strategy
-from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import SeenRows
-from gdatalog.storage.trie import Trie
-
-# Relations that replace others, by the plan that reads their tries.
-Parts = Mapping[TrieRef, Relation]
-NO_PARTS: Parts = MappingProxyType({})
 
 
-class StratumRun:
+class StratumRun(StratumTables):
     """One evaluation of a stratum's rules."""
 
     def __init__(self, of: PlannedRules | PreparedRules, inputs: StratumInputs):
         self.prepared_rules = rules = of if isinstance(of, PreparedRules) else PreparedRules(of)
-        self.of, self.stratum, self.rules = rules.of, rules.of.stratum, rules.rules
-        self.inputs = inputs.with_schemas(rules.schemas) if rules.schemas else inputs
-        self.context = context = inputs.context
-        self.ops = context.device.ops
-        self.deltas: dict[str, Relation] = {}
-        self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
-        self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+        self.of = rules.of
+        inputs = inputs.with_schemas(rules.schemas) if rules.schemas else inputs
+        super().__init__(rules.of.stratum, rules.rules, inputs)
         self._record: StratumMetrics | None = None
-        self._distinct: dict[int, bool] = {}  # whether scanned rows were, by id of the join
-
-    @cached_property
-    def tables(self) -> dict[str, DeltaRelation | LatticeRounds]:
-        """The growing relations of a recursive stratum, and those of best values."""
-        charge = self.context.limits.charge
-        return {name: self.new_table(name, partial(charge, name)) for name in self.rules}
-
-    def new_table(
-        self, name: str, hold: Callable[[int], None] = not_held
-    ) -> DeltaRelation | LatticeRounds:
-        """`hold` is called with the relation's bytes while rows are added."""
-        context, schema = self.context, self.inputs.schemas[name]
-        kinds = optimum_columns(self.rules[name])
-        if kinds:
-            symbols = context.scope.symbols
-            return LatticeRounds(schema.columns, schema.types, kinds, symbols, self.ops)
-        spare, dedup = context.limits.spare, context.settings.dedup
-        return DeltaRelation(
-            schema.columns, schema.types, self.ops, dedup, spare, hold, context.thresholds
-        )
-
-    def grows(self, name: str) -> bool:
-        # Tables are made when rows come.
-        return self.stratum.recursive and name in self.__dict__.get("tables", self.rules)
 
     @property
     def name(self) -> str:
@@ -228,20 +195,19 @@ class StratumRun:
         timed = self.record.time_of(plan) if report is None and stats is None else None
         if stats is None and (self.stratum.recursive or context.metrics.lasting):
             stats = self.record.running(plan.relation, own.rule)
-        trie_of: TrieOf = partial(self.trie_of, parts=parts)
+        narrowed = None
         alone = len(plan.joins) == 1 and not plan.terms and not plan.within
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
-                (join,) = plan.joins
-                relation, tell = self._named, self._record_index
-                trie_of = semi_joined(join, trie_of, relation, context, tell)
+                narrowed = self._narrowed(plan.joins[0], parts)
         with limits.watch.work("joining", own.called), measured(timed):
-            sources = Sources(trie_of, self.rows_of, self._once)
+            trie_of = partial(self.trie_of, parts=parts, narrowed=narrowed)
+            sources = Sources(trie_of, self.rows_of, self.scanned_once)
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
             found, beside = None, (limit, report, stats, lasting, on_host)
-            if context.cluster is not None and self._all_finished(plan):
+            if context.cluster is not None and self.reads_finished(plan):
                 here = sources if context.device is CPU else on_host
                 found = context.cluster.rule(plan, RuleInputs(here, context, *beside), inputs)
             if found is None:
@@ -254,10 +220,22 @@ class StratumRun:
             self.record.ran(stats, report)
         return found
 
+    def _narrowed(self, join: JoinPlan, parts: Parts) -> Narrowed:
+        """The indexes of a join that are built of only the rows that matter to it; the relations
+        that it reads do not grow."""
+        relations = [
+            parts[ref] if parts and ref in parts else self.inputs.relation(ref.relation)
+            for ref in join.tries
+        ]
+        found = semi_joined(join, relations, self.context)
+        for ref, (trie, seconds) in found.items():
+            self.record_index(ref, trie, seconds)
+        return {ref: trie for ref, (trie, _) in found.items()} if found else None
+
     def compile_ahead(self) -> None:
         """Compiles loops of the planned rules on another thread, after building the indexes that
         they read on this one."""
-        sources = Sources(self.trie_of, self.rows_of, self._once)
+        sources = Sources(self.trie_of, self.rows_of, self.scanned_once)
         for _, plan in self.of.pairs:
             if plan.terms:
                 Sum(plan, RuleInputs(sources, self.context)).compile_ahead()
@@ -266,93 +244,12 @@ class StratumRun:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected
         to need them."""
         on_cpu = self.context.device is CPU or plan.left is not None
-        if on_cpu or self.stratum.recursive or plan.terms or not self._all_finished(plan):
+        if on_cpu or self.stratum.recursive or plan.terms or not self.reads_finished(plan):
             return None, False
         from gdatalog.engine.host_tries import too_large
 
         sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
         return sources, too_large([plan], self.inputs.relation, self.context)
-
-    def _all_finished(self, plan: RulePlan) -> bool:
-        """Whether a rule reads no growing relation."""
-        refs = (ref for join in plan.joins for ref in join.tries)
-        return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
-
-    def _named(self, name: str) -> Relation:
-        """A relation that does not grow, by its name in a plan."""
-        return self.inputs.relation(name)
-
-    def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
-        """The rows that a join starts from, in any order: the delta of a relation, or the columns
-        of one that it scans; without duplicates where rows are counted."""
-        assert join.given is not None
-        if join.scan is not None:
-            whole = self.inputs.relation(join.scan.relation)
-            scanned(join, whole)
-            if join.bag:
-                with spending("indexing"):
-                    whole.store.distinct()
-            self._distinct[id(join)] = self._are_distinct(join)  # before these rows are taken
-            return whole.side_by_side(join.scan.columns)
-        delta = self.deltas[join.given.relation]
-        if self.context.device is CPU:
-            return delta.rows, delta.length
-        columns = delta.sorted_keys
-        here = (device or self.context.device) is CPU
-        return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
-
-    def _once(self, join: JoinPlan) -> bool:
-        """Whether the columns that a join scans have no duplicate rows."""
-        found = self._distinct.get(id(join))
-        return self._are_distinct(join) if found is None else found
-
-    def _are_distinct(self, join: JoinPlan) -> bool:
-        assert join.scan is not None
-        whole = self.inputs.relation(join.scan.relation)
-        return (
-            len(join.scan.columns) == len(whole.types) and whole.store.known >= KnownRows.DISTINCT
-        )
-
-    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        if self.inputs.tries and ref in self.inputs.tries:
-            return self.inputs.tries[ref]
-        device = device or self.context.device
-        table = self.tables[ref.relation] if self.grows(ref.relation) else None
-        part = parts.get(ref) if parts else None
-        if part is not None:
-            relation = part
-        else:
-            relation = self.inputs.relation(ref.relation) if table is None else table.full()
-        if device is CPU and (ref in self._charged or part is not None):
-            found = relation.asked((ref.columns, ref.tests, ref.weighted, ref.ranked))
-            if found is not None:
-                return found
-        trie = self._trie(device, relation, ref)
-        self._charged.add(ref)
-        if part is not None and device is CPU and isinstance(table, DeltaRelation):
-            self.context.limits.account.add(f"index of {ref.relation}", trie.nbytes)
-        else:
-            what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
-            device.charge(self.context.limits, what, relation)
-        return trie
-
-    def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
-        """A device's trie; its build time goes to the metrics."""
-        metrics = self.context.metrics
-        if not metrics.lasting:
-            return device.trie(relation, ref)
-        there, before = device.made(relation, ref), time_spent()
-        with spending("indexing"):
-            trie = device.trie(relation, ref)
-        seconds = None if there is not None else (time_spent() - before).indexing
-        self._record_index(ref, trie, seconds)
-        return trie
-
-    def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
-        """Records an index that is read in a profile."""
-        metrics = self.context.metrics
-        if metrics.lasting:  # otherwise the relation may be a part, which has no schema
-            metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
 class placed:

@@ -28,7 +28,8 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_hash_set import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.planned_rules import called
-from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.stratum_run import StratumRun
+from gdatalog.engine.stratum_tables import NO_PARTS, Parts
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.limits import OverBudget
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -183,22 +184,29 @@ class Variant:
     def _breadth_first(self, table: DeltaRelation | None, stats: RuleRound) -> list[Derived]:
         derived: list[Derived] = []
         for parts in self._combinations(self.growing):
-            found = None if table is None else self._in_time(parts, stats)
+            found = self._in_levels(parts, stats, in_time=table is not None)
             if found is None:
                 if table is not None and self._by_loops(table, stats):  # for all combinations
                     return []
-                found = self._in_levels(parts, stats)
+                found = self._in_levels(parts, stats, in_time=False)
+            assert found is not None
             derived.append(found)
         return derived
 
-    def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
-        """Runs breadth-first while that pays; returns None if it has not completed."""
-        limits, thresholds = self.run.context.limits, self.thresholds
-        most = max(thresholds.loops_from_round, int(thresholds.loops_from) - self.looked)
-        budget = None
+    def _in_levels(self, parts: Parts, stats: RuleRound, in_time: bool) -> Derived | None:
+        """Runs breadth-first. `in_time`: while that pays; returns None if it has not completed."""
+        strategy, limits = self.run.context.settings.strategy, self.run.context.limits
+        report = None if self.report is None else RuleRun(self.plan, self.report.seen)
+        before, budget, most = limits.looked, None, None
+        if in_time:
+            at_once, loops = self.thresholds.loops_from_round, self.thresholds.loops_from
+            most = max(at_once, int(loops) - self.looked)
         try:
             with limits.within(most) as budget:
-                return self._in_levels(parts, stats)
+                found = self.run.run_plan(
+                    self.plan, None, self.lasting, parts, report, stats,
+                    "levelwise" if strategy == "auto" else strategy,
+                )  # fmt: skip
         except OverBudget as error:
             if error.budget is not budget:
                 raise
@@ -207,17 +215,6 @@ class Variant:
                 limits.charge(what, 0)
             self.must = True
             return None
-
-    def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
-        strategy = self.run.context.settings.strategy
-        report = None if self.report is None else RuleRun(self.plan, self.report.seen)
-        limits = self.run.context.limits
-        before = limits.looked
-        try:
-            found = self.run.run_plan(
-                self.plan, None, self.lasting, parts, report, stats,
-                "levelwise" if strategy == "auto" else strategy,
-            )  # fmt: skip
         finally:
             self.looked += limits.looked - before + TURN
         self.followed += self.new_rows

@@ -103,7 +103,7 @@ def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> Apply:
     assert isinstance(expr, Apply)
     for arg in expr.args:
         if isinstance(arg, Apply):
-            _, failed = ops.evaluate(arg, frontier.column, frontier.size, scope)
+            _, failed = ops.evaluate(arg, frontier.read_by(arg), frontier.size, scope)
             if failed is not None and bool(failed.any()):
                 return _innermost(arg, frontier, ops, scope)
     return expr

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
-from gdatalog.plan.join_plan import Expr, Slot
+from gdatalog.plan.join_plan import Expr, Slot, slots
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
@@ -88,6 +88,12 @@ class Frontier:
         """The same rows with weights multiplied by these."""
         return self.adding({WEIGHT: self.weighed(ops, weight)})
 
+    def read_by(self, expr: Expr) -> dict[str, Array]:
+        """The columns that an expression reads."""
+        if isinstance(expr, Slot):
+            return {expr.name: self.column(expr.name)}
+        return {name: self.column(name) for name in slots(expr)}
+
     def values(self, exprs: Sequence[Expr], ops: Ops, scope: Scope) -> tuple[Array, ...]:
         """The keys of expressions that cannot fail."""
         found = []
@@ -95,7 +101,7 @@ class Frontier:
             if isinstance(expr, Slot):
                 found.append(self.column(expr.name))
             else:
-                found.append(ops.evaluate(expr, self.column, self.size, scope)[0])
+                found.append(ops.evaluate(expr, self.read_by(expr), self.size, scope)[0])
         return tuple(found)
 
     def lists(self, ops: Ops) -> TrieLevel:

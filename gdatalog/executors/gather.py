@@ -7,7 +7,7 @@ strings are created, so each merge reads them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import current_watch
@@ -118,7 +118,7 @@ class Gathering:
         self.sets = [DistinctRows(self.ops) for _ in self.specs]
 
     def add(
-        self, keys: Columns, size: int, column: Callable[[str], Array], weight: Array | None
+        self, keys: Columns, size: int, columns: Mapping[str, Array], weight: Array | None
     ) -> None:
         """Aggregates the rows of a chunk."""
         ops, xp = self.ops, self.ops.xp
@@ -137,7 +137,8 @@ class Gathering:
             return rows_of[0]
 
         for at, spec in enumerate(self.specs):
-            targets = [ops.evaluate(target, column, size, self.scope)[0] for target in spec.targets]
+            read = () if spec.kind == "count" else spec.targets
+            targets = [ops.evaluate(target, columns, size, self.scope)[0] for target in read]
             if spec.kind == "count_distinct":
                 rows = self.sets[at]
                 distinct = ops.sort_rows((*keys, *targets))

@@ -23,7 +23,7 @@ from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.failures import describe_failure
 from gdatalog.executors.frontier import WEIGHT, FailedRows, Frontier, Key
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.reduction import BranchRows, reduce_branch
+from gdatalog.executors.reduction import BranchReduction, BranchRows
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
@@ -108,7 +108,7 @@ class Levelwise(LevelWalk):
             case p.Assign():
                 return self._assign(step, rest, frontier)
             case p.Filter():
-                mask = ops.test(step.test, frontier.column, frontier.size, self.scope)
+                mask = ops.test(step.test, frontier.read_by(step.test), frontier.size, self.scope)
                 rows = ops.survivors(mask)
                 return frontier if len(rows) == frontier.size else frontier.take(rows)
             case p.Compact():
@@ -124,8 +124,8 @@ class Levelwise(LevelWalk):
                 raise AssertionError(step)
 
     def _assign(self, step: p.Assign, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
-        ops = self.ops
-        keys, failed = ops.evaluate(step.expr, frontier.column, frontier.size, self.scope)
+        ops, read = self.ops, frontier.read_by(step.expr)
+        keys, failed = ops.evaluate(step.expr, read, frontier.size, self.scope)
         if failed is not None:
             bad = ops.survivors(failed)
             if len(bad):
@@ -261,7 +261,10 @@ class Levelwise(LevelWalk):
         ops = self.ops
         if step.mode == "aggregate":
             with self.limits.account.giving_back("answers", "aggregates"):
-                return reduce_branch(self, step, outer, base)
+                reduction = BranchReduction(self, step, outer, base)
+                for inner, sink in zip(step.alternatives, reduction.sinks, strict=True):
+                    self.run(inner, 0, outer, sink)
+                return reduction.rows()
         if step.mode == "count":
             sums = [Totals(base, outer.size, ops) for _ in step.alternatives if step.terms]
             sums = sums or [Totals(base, outer.size, ops)] * len(step.alternatives)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.plan.join_plan import Expr
@@ -24,11 +24,11 @@ class Ops(RowOps, Protocol):
     # -------------------------------------------------------------------------- expressions
 
     def evaluate(
-        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /
+        self, expr: Expr, columns: Mapping[str, Array], size: int, scope: Scope, /
     ) -> tuple[Array, Array | None]:
         """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
 
-    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /) -> Array:
+    def test(self, expr: Expr, columns: Mapping[str, Array], size: int, scope: Scope, /) -> Array:
         """Which rows pass a test; tests do not fail."""
 
     def ranks_of(self, symbols: SymbolTable, codes: Array, /) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
+from gdatalog.executors.sinks import Bag, LevelWalk, RowSet, Sink
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.join_plan import Branch, Expr, Reduction, Slot
 from gdatalog.records import dataclass
@@ -48,38 +48,57 @@ class BranchRows:
         return child.adding({name: column[positions] for name, column in columns.items()})
 
 
-def reduce_branch(walk: LevelWalk, step: Branch, outer: Frontier, base: str) -> BranchRows:
-    """An aggregate's value for each of the outer rows."""
-    assert step.reduction is not None
-    reduction = step.reduction
-    ops, xp = walk.ops, walk.ops.xp
-    group = Slot(base, "int")
-    gathering = Gathering([reduction], ops, walk.scope, walk.limits)
-    sets: list[NamedRows] = []
-    if len(step.alternatives) == 1 and not reduction.exports:
-        walk.run(step.alternatives[0], 0, outer, Bag((group,), gathering))
-    else:
-        sets = _united(walk, step, reduction, outer, group)
-        for names, rows in sets:
-            add_rows(gathering, (group,), names, rows)
-    # A sum without a value is an error only if the rest of the body holds.
-    keys, (values,) = gathering.finish(marks=walk.marks if may_fail((step,)) else None)
-    present = keys[0] if keys else xp.empty(0, dtype=xp.int64)
+class BranchReduction:
+    """An aggregate's value for each of the outer rows, from what its alternatives find. `sinks`: of
+    each alternative."""
 
-    if reduction.exports:
-        return _attaining(walk, reduction, outer.size, sets, present, values)
-    empty = neutral(reduction)
-    if empty is None:
-        order = xp.argsort(present)
-        present, values = present[order], values[order]
-        every = xp.arange(outer.size)
-        starts = xp.searchsorted(present, every)
-        lengths = xp.searchsorted(present, every, side="right") - starts
-        return BranchRows(ops, starts, lengths, {reduction.variable: values})
-    full = xp.full(outer.size, empty, dtype=xp.int64)
-    full[present] = values
-    ones = xp.ones(outer.size, dtype=xp.int64)
-    return BranchRows(ops, xp.arange(outer.size), ones, {reduction.variable: full})
+    def __init__(self, walk: LevelWalk, step: Branch, outer: Frontier, base: str) -> None:
+        assert step.reduction is not None
+        self.walk, self.step, self.size, self.reduction = walk, step, outer.size, step.reduction
+        self.group = Slot(base, "int")
+        self.gathering = Gathering([step.reduction], walk.ops, walk.scope, walk.limits)
+        self.unions: dict[tuple[Slot, ...], RowSet] = {}
+        if len(step.alternatives) == 1 and not step.reduction.exports:
+            self.sinks: list[Sink] = [Bag((self.group,), self.gathering)]
+        else:
+            self.sinks = [self._union(names) for names in step.reduction.bindings]
+
+    def _union(self, names: Sequence[str]) -> RowSet:
+        """The bindings of alternatives as a set, united if they have the same variables."""
+        # The slots' types do not matter here: only functions use them.
+        outputs: tuple[Slot, ...] = (self.group, *(Slot(name, "int") for name in sorted(names)))
+        union = self.unions.get(outputs)
+        if union is None:
+            walk, exprs = self.walk, list[Expr](outputs)
+            union = RowSet(exprs, walk.ops, walk.scope, walk.limits, None, walk.thresholds)
+            self.unions[outputs] = union
+        return union
+
+    def rows(self) -> BranchRows:
+        """The values, after all alternatives have run."""
+        walk, reduction, gathering = self.walk, self.reduction, self.gathering
+        ops, xp, size = walk.ops, walk.ops.xp, self.size
+        sets = [(names, union.finish()[0]) for names, union in self.unions.items()]
+        for names, rows in sets:
+            add_rows(gathering, (self.group,), names, rows)
+        # A sum without a value is an error only if the rest of the body holds.
+        keys, (values,) = gathering.finish(marks=walk.marks if may_fail((self.step,)) else None)
+        present = keys[0] if keys else xp.empty(0, dtype=xp.int64)
+
+        if reduction.exports:
+            return _attaining(walk, reduction, size, sets, present, values)
+        empty = neutral(reduction)
+        if empty is None:
+            order = xp.argsort(present)
+            present, values = present[order], values[order]
+            every = xp.arange(size)
+            starts = xp.searchsorted(present, every)
+            lengths = xp.searchsorted(present, every, side="right") - starts
+            return BranchRows(ops, starts, lengths, {reduction.variable: values})
+        full = xp.full(size, empty, dtype=xp.int64)
+        full[present] = values
+        ones = xp.ones(size, dtype=xp.int64)
+        return BranchRows(ops, xp.arange(size), ones, {reduction.variable: full})
 
 
 def add_rows(
@@ -89,24 +108,7 @@ def add_rows(
     size = len(rows[0]) if rows else 0
     if size:
         columns = {slot.name: column for slot, column in zip(names, rows, strict=True)}
-        gathering.add(tuple(columns[key.name] for key in keys), size, columns.__getitem__, None)
-
-
-def _united(
-    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
-) -> list[NamedRows]:
-    """The bindings of all alternatives as sets, united if they have the same variables."""
-    unions: dict[tuple[Slot, ...], RowSet] = {}
-    for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
-        # The slots' types do not matter here: only functions use them.
-        outputs: tuple[Slot, ...] = (group, *(Slot(name, "int") for name in sorted(names)))
-        union = unions.get(outputs)
-        if union is None:
-            exprs: Sequence[Expr] = outputs
-            union = RowSet(exprs, walk.ops, walk.scope, walk.limits, None, walk.thresholds)
-            unions[outputs] = union
-        walk.run(inner, 0, outer, union)
-    return [(names, union.finish()[0]) for names, union in unions.items()]
+        gathering.add(tuple(columns[key.name] for key in keys), size, columns, None)
 
 
 def _attaining(
@@ -126,9 +128,7 @@ def _attaining(
         if not len(rows[0]):
             continue
         columns = {slot.name: column for slot, column in zip(names, rows, strict=True)}
-        target, _ = ops.evaluate(
-            reduction.targets[0], columns.__getitem__, len(rows[0]), walk.scope
-        )
+        target, _ = ops.evaluate(reduction.targets[0], columns, len(rows[0]), walk.scope)
         at = ops.survivors(target == optimum[rows[0]])
         exported = (columns[name][at] for name, _ in reduction.exports)
         blocks.append((rows[0][at], target[at], *exported))

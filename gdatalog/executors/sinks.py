@@ -395,6 +395,14 @@ class Bag(Sink):
 
     divisible = True
 
+    def _targets(self, frontier: Frontier) -> dict[str, Array]:
+        """The columns that the aggregates read."""
+        columns: dict[str, Array] = {}
+        for spec in () if self.only_counts else self.gathering.specs:
+            for target in spec.targets:
+                columns |= frontier.read_by(target)
+        return columns
+
     def apart(self, limits: Limits, ops: Ops | None = None) -> Bag:
         gathering = self.gathering
         own = Gathering(gathering.specs, ops or gathering.ops, gathering.scope, limits)
@@ -406,14 +414,14 @@ class Bag(Sink):
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)
-        self.gathering.add(columns, frontier.size, frontier.column, frontier.weight)
+        self.gathering.add(columns, frontier.size, self._targets(frontier), frontier.weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         ops = self.gathering.ops
         product = frontier.weighed(ops, counts)
         some = ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
-        self.gathering.add(columns, len(some), frontier.column, product[some])
+        self.gathering.add(columns, len(some), {}, product[some])  # counts read no targets
 
 
 class Hits(Sink):

@@ -14,7 +14,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from gdatalog.calls import NotOnDevice
-from gdatalog.cpu_ops.expressions import ColumnOf, Scope, constant, either, to_keys, to_values
+from gdatalog.cpu_ops.expressions import ByName, Scope, constant, either, to_keys, to_values
 from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -43,20 +43,20 @@ class ExpressionOperations(RowOperations):
         self._tables: dict[int, tuple[object, Array]] = {}  # by id of the host's table, kept alive
 
     def evaluate(
-        self, expr: Expr, column: ColumnOf, size: int, scope: Scope
+        self, expr: Expr, columns: ByName, size: int, scope: Scope
     ) -> tuple[Array, Array | None]:
         """The key of an expression for each row, and a mask of the rows where it failed, or None if
         it cannot fail."""
         if isinstance(expr, Slot):
-            return column(expr.name), None
-        values, failed = self._values(expr, column, scope)
+            return columns[expr.name], None
+        values, failed = self._values(expr, columns, scope)
         keys = self._long(to_keys(values, expr.type), size)
         return keys, None if failed is None else self._long(failed, size)
 
-    def test(self, expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
+    def test(self, expr: Expr, columns: ByName, size: int, scope: Scope) -> Array:
         """A mask of the rows that pass a test. Tests cannot fail, since earlier steps have computed
         their operands."""
-        return self._long(self._values(expr, column, scope)[0], size)
+        return self._long(self._values(expr, columns, scope)[0], size)
 
     def ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
         """The rank of each symbol among all texts, in the order of code points."""
@@ -77,9 +77,9 @@ class ExpressionOperations(RowOperations):
             return values
         return self.xp.ascontiguousarray(self.xp.broadcast_to(values, (size,)))
 
-    def _values(self, expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+    def _values(self, expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
-            return to_values(column(expr.name), expr.type), None
+            return to_values(columns[expr.name], expr.type), None
         if not slots(expr):
             key, fails = constant(expr, scope)
             values = to_values(self._constant(key), expr.type)
@@ -89,10 +89,10 @@ class ExpressionOperations(RowOperations):
         ordered = expr.function in self.functions.order
         symbols = "symbol" in (arg.type for arg in expr.args)
         if symbols and not ordered and expr.function not in ("ord", *EXTREMES):
-            return self._table(expr, column, scope)
+            return self._table(expr, columns, scope)
         args, failed = [], None
         for arg in expr.args:
-            values, bad = self._values(arg, column, scope)
+            values, bad = self._values(arg, columns, scope)
             if kind == "symbol" and expr.function not in EQUALITY and expr.function not in EXTREMES:
                 values = self.ranks_of(scope.symbols, values)
             args.append(values)
@@ -107,13 +107,13 @@ class ExpressionOperations(RowOperations):
         values, bad = self.functions.call(expr.function, args, kind)
         return values, either(failed, bad)
 
-    def _table(self, expr: Apply, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+    def _table(self, expr: Apply, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
         """A function of one string that varies, looked up in a table of all codes."""
         reason = printable(expr)
         if reason is not None:
             raise NotOnDevice(reason)
         (varying,) = (arg for arg in expr.args if slots(arg))
-        codes, failed = self._values(varying, column, scope)
+        codes, failed = self._values(varying, columns, scope)
         keys, bad = fill(expr, scope)
         values = self._uploaded(keys)[codes]
         if expr.type == "bool":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -18,13 +18,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of_exprs,
 )
-from gdatalog.records import fields, is_dataclass, replace
-
-# Plans a nested conjunction. Arguments: its items, the variables bound outside, the variables asked
-# for, whether it is a bag, and the expected number of rows.
-StepsOf = Callable[
-    [Sequence[Item], frozenset[str], frozenset[str], bool, float], tuple[p.Step, ...]
-]
+from gdatalog.records import dataclass, fields, is_dataclass, replace
 
 # The overhead of an aggregate for each row, in values tried.
 ASKED = 1.0
@@ -104,30 +98,39 @@ def with_values(expr: p.Expr, known: Mapping[str, p.Expr]) -> p.Expr:
     return expr
 
 
-def aggregate_branch(steps: StepsOf, item: AggregateItem, result: p.Slot, rows: float) -> p.Branch:
-    """The branch that computes an aggregate for `rows` rows."""
-    reads = item.reads
-    targets = variables_of_exprs(item.targets)
-    exports = tuple([(export.name, export.type) for export in item.exports])
-    live = targets | {name for name, _ in exports}
+@dataclass(frozen=True, slots=True)
+class NestedParts:
+    """What an aggregate aggregates: `parts` are planned with their bindings `live` as a set, or all
+    of them (`bag`). `bindings`: for each part, the variables of the rows."""
+
+    parts: Sequence[Conjunction]
+    live: tuple[frozenset[str], ...]
+    bag: bool
+    bindings: tuple[tuple[str, ...], ...]
+
+
+def nested_parts(item: AggregateItem) -> NestedParts:
+    reads, targets = item.reads, variables_of_exprs(item.targets)
     if len(item.alternatives) > 1:
         # The bindings of several alternatives are a set over all their variables.
         bindings = tuple(
             tuple(sorted({n for n in names if n not in reads} | targets)) for names in item.bindings
         )
-        inner = tuple(
-            steps(part, reads, frozenset(names), False, rows)
-            for part, names in zip(item.alternatives, bindings, strict=True)
-        )
-    else:
-        bindings = (tuple(sorted(live)),)
-        bag = item.kind in ("count", "sum", "mean")
-        part = item.alternatives[0]
-        inner = (steps(part, reads, live - reads, bag, rows),)
+        return NestedParts(item.alternatives, tuple(map(frozenset, bindings)), False, bindings)
+    live = targets | {export.name for export in item.exports}
+    bag = item.kind in ("count", "sum", "mean")
+    return NestedParts(item.alternatives, (live - reads,), bag, (tuple(sorted(live)),))
+
+
+def aggregate_branch(
+    item: AggregateItem, result: p.Slot, nested: NestedParts, inner: tuple[tuple[p.Step, ...], ...]
+) -> p.Branch:
+    """The branch that computes an aggregate by the steps of its parts."""
+    exports = tuple([(export.name, export.type) for export in item.exports])
     reduction = p.Reduction(
-        item.kind, item.targets, result.name, result.type, bindings, exports, item.span
+        item.kind, item.targets, result.name, result.type, nested.bindings, exports, item.span
     )
-    return p.Branch("aggregate", tuple(sorted(reads)), inner, reduction)
+    return p.Branch("aggregate", tuple(sorted(item.reads)), inner, reduction)
 
 
 def renamed(node: Any, names: Mapping[str, str]) -> Any:

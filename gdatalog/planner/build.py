@@ -61,20 +61,20 @@ class PlanBuilder:
         bag: bool,
         given: Names = NONE,
         rows: float = 1.0,
-    ) -> tuple[p.Step, ...]:
-        """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
-        `given`."""
+    ) -> ConjunctionBuilder:
+        """What builds the steps of the plan's own conjunction, run for `rows` rows that bind the
+        variables `given`."""
         if self.inputs.notes is not None:
             self.notes = self.inputs.notes.apart((body_text(items),))
         draft = ConjunctionDraft(
             self.inputs, items, given, live, bag, False, self.restores and not given
         )
         items = draft.rewritten(self.notes)
-        return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
+        return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag)
 
     def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> p.JoinPlan:
         """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
-        steps = self.whole(items, live, True)
+        steps = self.whole(items, live, True).build()
         return p.JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(
@@ -83,6 +83,14 @@ class PlanBuilder:
         """The steps of a nested conjunction, run for `rows` rows."""
         items = ConjunctionDraft(self.inputs, items, outer, live, bag, True, False).rewritten()
         return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
+
+    def aggregate(self, item: n.AggregateItem, result: p.Slot, rows: float) -> p.Branch:
+        """The branch that computes an aggregate for `rows` rows."""
+        nested = aggregate_items.nested_parts(item)
+        inner = []
+        for part, live in zip(nested.parts, nested.live, strict=True):
+            inner.append(self.steps(part, item.reads, live, nested.bag, rows))
+        return aggregate_items.aggregate_branch(item, result, nested, tuple(inner))
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
@@ -152,9 +160,8 @@ class ConjunctionBuilder:
         for item in self.waiting:
             cost = None
             if isinstance(item, n.AggregateItem) and aggregate_items.may_be_early(item):
-                aggregate_items.aggregate_branch(
-                    (trial := plan.apart()).steps, item, item.slot, 1.0
-                )
+                trial = plan.apart()
+                trial.aggregate(item, item.slot, 1.0)
                 cost = aggregate_items.ASKED + trial.cost
             add_item(pattern, item, given_out, cost)
         pattern.bag, pattern.compacts = self.bag, self.compacts
@@ -464,7 +471,7 @@ class ConjunctionBuilder:
         name = item.slot.name
         taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
-        self._done(item, aggregate_items.aggregate_branch(self.plan.steps, item, result, self.rows))
+        self._done(item, self.plan.aggregate(item, result, self.rows))
         self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
             self.steps.append(p.Assign(name, item.slot.type, result, self._participants(name)))

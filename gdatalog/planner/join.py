@@ -68,10 +68,10 @@ def build_steps(draft: JoinDraft) -> None:
     asked = [output.name for output in draft.outputs if isinstance(output, Slot)]
     whole = draft.items, draft.live, draft.bag, frozenset(draft.names), draft.rows
     builder = PlanBuilder(inputs, asked, restores=True)
-    steps = builder.whole(*whole)
+    steps = builder.whole(*whole).build()
     if any(isinstance(step, Restore) for step in steps):
         other = PlanBuilder(inputs, asked)
-        others = other.whole(*whole)
+        others = other.whole(*whole).build()
         if other.cost <= builder.cost:
             builder, steps = other, others
     if inputs.notes is not None and builder.notes is not None:

@@ -7,13 +7,12 @@ box is widened. The ranges of values that flow from column to column tell where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.table import Array
@@ -21,7 +20,6 @@ from gdatalog.storage.table import Array
 MOST_ROW_NUMBERS = 1 << 62  # row numbers
 
 RelationColumn = tuple[str, int]  # of a relation
-Flow = tuple[RelationColumn, Callable[[], Span | None]]  # a range of values that a column gets
 
 
 def span_of(values: Array) -> Span | None:
@@ -34,21 +32,6 @@ def union(*spans: Span | None) -> Span | None:
     if not known:
         return None
     return min(low for low, _ in known), max(high for _, high in known)
-
-
-def widen(spans: dict[RelationColumn, Span | None], flows: Sequence[Flow]) -> None:
-    """Widens the ranges of columns by what flows into them, until none changes."""
-    changed = True
-    while changed:
-        current_watch().poll()
-        changed = False
-        for column, source in flows:
-            known, more = spans.get(column), source()
-            if more is None or (known and known[0] <= more[0] and more[1] <= known[1]):
-                continue
-            joined = union(known, more)
-            if joined != known:
-                spans[column], changed = joined, True
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Statistics:
     @property
     def _sampled(self) -> bool:
         """Whether columns are sampled, never read as a whole."""
-        return self.rows > MANY and not self._sorted
+        return self._store.at_most > MANY and not self._sorted
 
     @property
     def _wanted(self) -> int:
@@ -179,10 +179,11 @@ class Statistics:
         return in_order or (len(columns) == 1 and self.rows <= SHORT)
 
     def _count(self, columns: frozenset[int]) -> int:
-        if not columns or self.rows == 0:
-            return min(1, self.rows)
+        rows = self._store.at_most
+        if not columns or rows == 0:
+            return min(1, rows)
         if len(columns) == len(self._types):
-            return self.rows
+            return rows
         remote = self._remote
         if remote is not None and len(columns) == 1:
             return remote.survey.distinct[min(columns)]
@@ -268,39 +269,42 @@ class Statistics:
         if found is not None:
             return found
         in_order, keys = column == 0 and self._sorted, self._keys
-        if not tests:
-            return self._degrees(column, keys[column], in_order)
-        spill = current_watch().account.spill_for(self.rows * keys[column].itemsize)
-        return self._degrees(column, passing(keys, [column], tests, spill)[0], in_order)
+        key = keys[column]
+        if tests:
+            spill = current_watch().account.spill_for(self.rows * key.itemsize)
+            (key,) = passing(keys, [column], tests, spill)
+        counts = self._counts(key, in_order)
+        if counts is not None:
+            return Degrees.of(counts)
+        step = len(key) // self._wanted
+        values = min(self.distinct(frozenset((column,))), len(key))
+        some = key[::step] if tests else self._every(step, column)
+        return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
 
     def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
-        if len(self._types) != 2 or is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
+        if len(self._types) != 2 or (not tests and "lists" not in self._kept):
             return None
-        if not tests and "lists" not in self._kept:
+        if is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
             return None
         if column == 1 and (self._graph is None or not self._graph.known_symmetric):
             return None
         lists = self.lists(column, tests)
         return None if lists is None else Degrees.of(lists.ends - lists.starts)
 
-    def _degrees(self, column: int, key: Array, in_order: bool) -> Degrees:
+    def _counts(self, key: Array, in_order: bool) -> Array | None:
+        """How often each value occurs; None if there are too many values to count them."""
         if len(key) == 0:
-            return Degrees.of(key)
+            return key
         if in_order:
-            return Degrees.of(runs_of(key))
+            return runs_of(key)
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
             if high - low <= DENSE * len(key):
-                return Degrees.of(counts_between(key, low, high))
+                return counts_between(key, low, high)
             if high - low <= WIDE * len(key) and not is_spilled(key):
-                return Degrees.of(runs_of(np.sort(key)))
-        if len(key) <= SHORT:
-            return Degrees.of(runs_of(np.sort(key)))
-        step = len(key) // self._wanted
-        values = min(self.distinct(frozenset((column,))), len(key))
-        some = self._every(step, column) if key is self._keys[column] else key[::step]
-        return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
+                return runs_of(np.sort(key))
+        return runs_of(np.sort(key)) if len(key) <= SHORT else None
 
     # --------------------------------------------------------------------------------- ranges
 

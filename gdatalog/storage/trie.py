@@ -145,8 +145,9 @@ class TrieLevel:
 
     def dense_index(self) -> tuple[int, Array] | None:
         """The index, if the list is dense enough."""
-        index = self.index
-        return index if len(index[1]) or not len(self.values) else None
+        if self._index is None:
+            self._index = self.indexed(self.is_dense)
+        return self._index if len(self._index[1]) or not len(self.values) else None
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
@@ -362,9 +363,9 @@ class Trie:
 
 def _in_files_if_large(values: Array) -> Array:
     """The values, in a file if they do not fit in memory; values on a device stay there."""
-    here = isinstance(values, np.ndarray) and not is_spilled(values)
+    here = isinstance(values, np.ndarray)
     spill = current_watch().account.spill_for(values.nbytes) if here else None
-    return values if spill is None else spill.rows([(values,)])[0]
+    return values if spill is None or is_spilled(values) else spill.rows([(values,)])[0]
 
 
 def trie_name(

@@ -6,7 +6,7 @@ take back what a call had no time for or what was too large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Protocol
 
@@ -20,13 +20,13 @@ from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived
-from gdatalog.engine.rules.joins import LocalJoins
-from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.operator import RuleJoins
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
-from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import KnownRows
@@ -133,7 +133,7 @@ CellsOf = Callable[["ClusterRun", int, Mode, int | None], Cells]
 
 
 @dataclass(slots=True)
-class ClusterRun:
+class ClusterRun(RuleJoins):
     """The run of a rule whose joins run on workers; the driver combines their results.
 
     `spread`: what explain and profile show of it. `relation_of`: the relations that it reads.
@@ -161,7 +161,7 @@ class ClusterRun:
         plan, inputs = self.plan, self.inputs
         collects = inputs.limit is None and plan.head and plan.joins
         if not collects or (plan.gathers and not merges_remotely(plan)):
-            return rows_of(plan, inputs, self)
+            return RuleRows(plan).run(inputs, self)
         collector = Collector(self.pool, self.keeper, plan, inputs.context)
         self.keep = True
         distinct = self._apart()
@@ -184,9 +184,6 @@ class ClusterRun:
         relation = self.relation_of(name)
         whole = len(join.given.columns) == len(relation.types)
         return whole and relation.store.known >= KnownRows.DISTINCT
-
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        return LocalJoins(self.plan, self.inputs).set_of(outputs, limit)
 
     def distinct(self, sink: RowSet) -> Derived:
         self.into_set(0, sink)

@@ -47,10 +47,6 @@ def demanded(
     watch = current_watch()
     looked_at: dict[str, Relation] = {}
 
-    def is_here(name: str) -> bool:
-        watch.poll()
-        return name in demand.there
-
     def size(name: str) -> RelationStatistics | None:
         watch.poll()
         if not measurable(name):
@@ -58,7 +54,7 @@ def demanded(
         looked_at[name] = relation(name)
         return looked_at[name].statistics
 
-    world = World(is_here, demand.data.__contains__, size, limit_sizes, worklists, thresholds)
+    world = World(demand.there, demand.data, size, limit_sizes, worklists, thresholds)
     with spending("planning"):
         always = demand.settings.magic_sets == "always"
         made = magic_program(program.checked, demand.name, world, always)

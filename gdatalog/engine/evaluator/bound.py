@@ -19,7 +19,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.encoding import may_pay_now
 from gdatalog.engine.evaluator.asked_parts import AskedParts, asked_parts
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
-from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.exact_counts import SumUnsuited
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.operators.once import Once
@@ -168,15 +169,17 @@ class BoundRules:
 @dataclass(slots=True, eq=False)
 class BoundPart:
     """A query for which the needed part of other relations is evaluated. `known`: the relations
-    that do not depend on its parameters. `asked`: the questions for parts of these views so far;
-    `then`: what the query is bound to since the whole views are evaluated."""
+    that do not depend on its parameters, all of them once it has been `answered`. `asked`: the
+    questions for parts of these views so far; `then`: what the query is bound to since the whole
+    views are evaluated."""
 
     compiled: Compiled
     name: str
     part: PartOf
     known: Mapping[str, Relation]
     asked: AskedParts | None
-    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    answered: bool = False
+    plans: KeptPlans = field(default_factory=KeptPlans)
     then: Bound | None = None
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
@@ -191,22 +194,30 @@ class BoundPart:
         if found is None:
             return None
         with speaking_plainly():
-            relation = found.relation(self.name) if limit is None else found.first(self.name, limit)
+            relation = found.relation(self.name, limit)
         if self.asked is not None:
             self.asked.count(found.known)
+        if not self.answered:
+            lasting, given = self.part.lasting(found, self.name), self.part.demanded.program.given
+            whole = self.part.whole(context, self.compiled.planned)
+            users = {own: given.get(own, own) for own in lasting}
+            self.known = {n: lasting[n] for n in lasting if not _by_values(whole, [users[n]])}
+            self.answered = True
         return relation
 
 
 @dataclass(slots=True, eq=False)
 class BoundStrata:
     """A query that reads relations whose rows its parameters decide. `evaluator`: of the call that
-    bound it. `known`: the relations that do not depend on parameters."""
+    bound it. `known`: the relations that do not depend on parameters, all of them once it has been
+    `answered`."""
 
     compiled: Compiled
     name: str
     evaluator: Evaluator
     known: Mapping[str, Relation]
-    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
+    answered: bool = False
+    plans: KeptPlans = field(default_factory=KeptPlans)
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
         before = self.evaluator
@@ -214,7 +225,10 @@ class BoundStrata:
             context, before.program, before.stored, before.facts, before.results, before.keep,
             before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
         )  # fmt: skip
-        return found.relation(self.name) if limit is None else found.first(self.name, limit)
+        relation = found.relation(self.name, limit)
+        if not self.answered:
+            self.known, self.answered = _lasting(found), True
+        return relation
 
 
 Bound = BoundRules | BoundPart | BoundStrata
@@ -238,13 +252,17 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
         asked = asked_parts(evaluator, found)
         if asked is not None and asked.evaluated(evaluator):
             return bind(evaluator, compiled)
-        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator), asked)
+        part, known = PartOf.of(found, evaluator), _lasting(evaluator)
+        return BoundPart(compiled, name, part, known, asked)
     names = program.reads(stratum)
     lookup = program.lookups.get(stratum.relations)
     if lookup is None and not all(map(evaluator.checked.schemas.get, names)):
         return None
     if lookup is None and _by_values(evaluator, names):
-        return None if program.checked.lists else _bound_strata(evaluator, compiled)
+        if program.checked.lists:
+            return None
+        evaluator.known = _lasting(evaluator)  # rows of this call are not kept
+        return BoundStrata(compiled, name, evaluator, evaluator.known)
     if any(_may_be_counted(evaluator, stratum, read) for read in names):
         evaluator.relation(name)
         if not all(map(evaluator.known.__contains__, names)):  # their rows were only counted
@@ -253,12 +271,10 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     return BoundRules(compiled, stratum, relations, lookup)
 
 
-def _bound_strata(evaluator: Evaluator, compiled: Compiled) -> BoundStrata:
-    evaluator.relation(compiled.asked)  # and what it needs; of some relations only counts
+def _lasting(evaluator: Evaluator) -> dict[str, Relation]:
+    """The relations that are evaluated and do not depend on parameters; not those of counts."""
     made = evaluator.known.keys() & evaluator.checked.schemas.keys()
-    known = {n: evaluator.known[n] for n in made if not _by_values(evaluator, [n])}
-    evaluator.known = known  # rows of this call are not kept
-    return BoundStrata(compiled, compiled.asked, evaluator, known)
+    return {name: evaluator.known[name] for name in made if not _by_values(evaluator, [name])}
 
 
 def _may_be_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
@@ -267,22 +283,6 @@ def _may_be_counted(evaluator: Evaluator, reader: Stratum, name: str) -> bool:
     if home is None or not home.recursive or evaluator.is_current(home):
         return False
     return only_count([reader], home.relations)
-
-
-def _bound_part(
-    evaluator: Evaluator, compiled: Compiled, part: PartOf, asked: AskedParts | None
-) -> BoundPart | None:
-    made = part.evaluator(evaluator.context, evaluator.known)
-    if made is None:
-        return None
-    name = compiled.asked
-    with speaking_plainly():
-        made.relation(name)
-    known, given = part.lasting(made, name), part.demanded.program.given
-    own = {given.get(each, each) for each in known}
-    if _by_values(evaluator, own):
-        return None
-    return BoundPart(compiled, name, part, known, asked)
 
 
 def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:

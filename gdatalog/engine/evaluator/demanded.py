@@ -15,7 +15,8 @@ from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.asked_parts import asked_parts
-from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.errors import Error, Note
 from gdatalog.planner.rewrite.adornments import plain
@@ -44,10 +45,12 @@ class Overlay(Mapping[str, Relation]):
         return sum(1 for _ in self)
 
 
-def answer(
-    evaluator: Evaluator, name: str, limit: int | None = None, whole: Collection[str] = ()
-) -> Relation:
-    """Returns a relation, or at most `limit` rows; relations of `whole` are evaluated anyway."""
+@contextmanager
+def answering(
+    evaluator: Evaluator, name: str, limited: bool, whole: Collection[str] = ()
+) -> Iterator[Evaluator]:
+    """What evaluates a relation within this context: the evaluator, or that of its needed part.
+    `limited`: only some rows are asked for. Relations of `whole` are evaluated anyway."""
     found = demanded_for(evaluator, name, whole)
     asked = asked_parts(evaluator, found)
     if asked is not None and asked.evaluated(evaluator):
@@ -55,15 +58,15 @@ def answer(
         asked = asked_parts(evaluator, found)
     part = part_of(evaluator, found)
     if part is None:
-        return evaluator.relation(name) if limit is None else evaluator.first(name, limit)
+        yield evaluator
+        return
     with speaking_plainly():
-        relation = part.relation(name) if limit is None else part.first(name, limit)
+        yield part
     if asked is not None:
         asked.count(part.known)
     for known, full in part.known.items():
-        if plain(known) == known and (known != name or limit is None):
+        if plain(known) == known and not (limited and known == name):
             evaluator.known.setdefault(known, full)
-    return relation
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +100,7 @@ class PartOf:
         self,
         context: ExecutionContext,
         known: Mapping[str, Relation],
-        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        kept_plans: KeptPlans | None = None,
     ) -> Evaluator | None:
         """An evaluator of the part; None if it would be most of a relation. `known`: relations that
         are evaluated."""

@@ -7,8 +7,8 @@ incrementally (`operators/incremental.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,11 @@ from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
-from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
-from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
-from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
+from gdatalog.engine.counting import count_stratum, only_count, run_on_few
+from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
@@ -32,34 +32,17 @@ from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.engine.stratum_planner import PreparedPlan, plan_stratum, run
+from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
-from gdatalog.planner.statistics import Looked
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 if TYPE_CHECKING:
     from gdatalog.engine.placing import ProgramPlacement
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPlan:
-    """A plan that serves values of parameters with a selectivity like those that were `looked` at,
-    made for these numbers of rows. `ready`: what its operators have prepared, for its next runs."""
-
-    plan: StratumPlan
-    rows: Sequence[int]
-    looked: Sequence[Looked]
-    ready: list[PreparedPlan] = field(default_factory=list)
-
-    def suits(self, rows: Sequence[int]) -> bool:
-        """Whether a stratum that reads so many rows may run by this plan."""
-        pairs = zip(self.rows, rows, strict=True)
-        return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
 
 
 class Evaluator:
@@ -76,7 +59,7 @@ class Evaluator:
         asked: Collection[str],
         let_go: Callable[[str], None] | None = None,
         known: dict[str, Relation] | None = None,
-        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
+        kept_plans: KeptPlans | None = None,
         number: int = 0,
     ) -> None:
         """`facts`: those of a relation. `keep`: which results are cached. `asked`: the relations
@@ -103,14 +86,34 @@ class Evaluator:
             if isinstance(value, str):
                 scope.symbols.intern(value)
 
-    def relation(self, name: str) -> Relation:
-        """Returns a relation, after evaluating what it depends on."""
+    def relation(self, name: str, limit: int | None = None) -> Relation:
+        """Returns a relation, after evaluating what it depends on; at most `limit` of its rows,
+        without computing all of it if possible."""
         found = self.known.get(name)
-        if found is None:
-            with accounted(self.context.limits, self.context.device.name):
-                self._evaluate([name])
-            found = self.known[name]
-        return found
+        if found is not None:
+            return found
+        last = None if limit is None else self._last_rule(name)
+        wanted = [name] if last is None else self.program.reads(last)
+        with accounted(self.context.limits, self.context.device.name):
+            with closing(self._due(wanted)) as due:
+                for stratum in due:
+                    plan, inputs = self._ready.pop(stratum.relations, None) or self._kept(stratum)
+                    if plan is None:
+                        plan = self._keep(plan_stratum(stratum, inputs), inputs)
+                    prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
+                    self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
+                    del inputs  # it keeps what the stratum has read
+            if last is not None:
+                inputs = replace(self.inputs(last), limit=limit)
+                return run(plan_stratum(last, inputs), inputs)[name]
+        return self.known[name]
+
+    def _last_rule(self, name: str) -> Stratum | None:
+        """The stratum of a relation that is what one rule derives from other relations."""
+        stratum = self.program.homes.get(name)
+        if stratum is None or stratum.recursive or len(stratum.rules) != 1 or self._seeds(name):
+            return None
+        return stratum
 
     def at_hand(self, name: str) -> Relation | None:
         """Returns a relation if no rule has to run for it; a derived one only if its inputs are
@@ -123,22 +126,6 @@ class Evaluator:
                 return None
             self.known.update(found)
         return self.relation(name)
-
-    def first(self, name: str, limit: int) -> Relation:
-        """Returns at most `limit` rows of a relation, without computing all of it if possible."""
-        stratum = self.program.homes.get(name)
-        if (
-            name in self.known
-            or stratum is None
-            or stratum.recursive
-            or len(stratum.rules) != 1
-            or self._seeds(name)
-        ):
-            return self.relation(name)
-        with accounted(self.context.limits, self.context.device.name):
-            self._evaluate(self.program.reads(stratum))
-            inputs = replace(self.inputs(stratum), limit=limit)
-            return run(plan_stratum(stratum, inputs), inputs)[name]
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that must be evaluated for these."""
@@ -160,8 +147,10 @@ class Evaluator:
         needed = self.needed(wanted)
         return [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
 
-    def _evaluate(self, wanted: Iterable[str]) -> None:
-        """Evaluates what the wanted relations need, lower strata first."""
+    def _due(self, wanted: Collection[str]) -> Generator[Stratum]:
+        """Evaluates the wanted relations, lower strata first. Yields the strata whose rules have
+        to run; the caller runs them. Data and facts are taken before and, of what no stratum reads,
+        after them."""
         if self.let_go is not None and self._last_use is None:
             self._last_use = LastUse(self.strata_of(self.asked), self.program.reads, self.asked)
         needed = self.needed(wanted)
@@ -169,45 +158,41 @@ class Evaluator:
             raise self.checked.unbound[name]
         if self.let_go is None:  # otherwise each is read just before its first reader runs
             self._take_given(needed)
-        counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
-        upcoming = Upcoming(strata, self.program.reads, self.known)
-        asked = {*wanted, *self.asked}
+        upcoming = Upcoming(strata, self.program.reads, self.known, {*wanted, *self.asked})
         for stratum in strata:
-            new = [name for name in stratum.relations if name not in self.known]
-            self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated([name for name in new if name in self.known])
+            if stratum.relations[0] in self.known:
+                continue
+            if stratum.relations in upcoming.counting:
+                self.known.update(self._of_counts(upcoming.counting[stratum.relations]))
+            else:
+                yield from self._due_of(stratum, upcoming)
+                if self.let_go is not None:
+                    self._let_go(stratum, self.let_go)
+            upcoming.evaluated([name for name in stratum.relations if name in self.known])
         self._take_given(needed - self._gone.difference(wanted))
 
-    def _evaluate_one(
-        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
-    ) -> None:
-        if stratum.relations[0] in self.known:
-            return
-        if stratum.relations in counting:
-            self.known.update(self._of_counts(counting[stratum.relations]))
-            return
-        found, kept = self._recall(stratum), self._is_kept(stratum.relations)
+    def _due_of(self, stratum: Stratum, upcoming: Upcoming) -> Generator[Stratum]:
+        """The same for one stratum, unless it has a result that is valid or can be updated, or only
+        its rows are counted."""
+        found = self._recall(stratum)
         if found is None:
             claim: AbstractContextManager[Claim[Mapping[str, Relation]] | None] = nullcontext()
-            if kept:
+            if self._is_kept(stratum.relations):
                 of, poll = self._inputs_of(stratum), self.context.limits.poll
                 claim = self.results.evaluating(stratum.relations, *of, poll)
             with claim as held:
                 if held is not None:
                     found = held.found or self._recall(stratum)
                 if found is None:
-                    found = self._follow(stratum)
-                    found = found or self._counted(stratum, upcoming, asked, counting)
+                    found = self._follow(stratum) or self._counted(stratum, upcoming)
                     if not found:
                         self._plan_ahead(upcoming)
-                        ready = self._ready.pop(stratum.relations, None)
-                        found = self._run(stratum, *(ready or self.planned(stratum)))
+                        yield stratum
+                        found = {name: self.known[name] for name in stratum.relations}
                     if held is not None and found.keys() == set(stratum.relations):
                         held.found = found  # otherwise these are only counts
         self.known.update(found)
-        if self.let_go is not None:
-            self._let_go(stratum, self.let_go)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -222,12 +207,7 @@ class Evaluator:
         alone = len(upcoming.strata) == 1 or context.device is not CPU
         if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
-
-        def done(stratum: Stratum) -> bool:
-            known = stratum.relations[0] in self.known
-            return known or stratum.relations in self._ready or stratum.relations in self.results
-
-        for stratum in upcoming.plannable(done):
+        for stratum in upcoming.plannable(self._ready, self.results):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
             if isinstance(plan.root, Once):
                 # If memory is short, the rule's own run reports it or counts in another way.
@@ -449,28 +429,28 @@ class Evaluator:
 
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
-        inputs = self.inputs(stratum)
-        if self.kept_plans is None:
-            return plan_stratum(stratum, inputs), inputs
-        rows = [self.known[name].at_most for name in self.program.reads(stratum)]
-        rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
-        kept, plans = self.kept_plans.get(stratum.relations), self.program.plans
-        values = self.context.scope.params
-        if kept and kept.suits(rows) and plans.alike(kept.looked, self.relation, values):
-            return kept.plan, inputs
-        plan = plan_stratum(stratum, inputs)
-        rules = [rule for _, rule in plan.rules]
-        if not any(join.scan for rule in rules for join in rule.joins):
-            self.kept_plans[stratum.relations] = KeptPlan(plan, rows, plans.looked_at(rules))
-        return plan, inputs
+        plan, inputs = self._kept(stratum)
+        return plan or self._keep(plan_stratum(stratum, inputs), inputs), inputs
+
+    def _kept(self, stratum: Stratum) -> tuple[StratumPlan | None, StratumInputs]:
+        """The inputs of a stratum, and the plan that was kept, if it suits them."""
+        inputs, plans = self.inputs(stratum), self.kept_plans
+        reads = self.program.reads(stratum)
+        return None if plans is None else plans.found(stratum, reads, inputs), inputs
+
+    def _keep(self, plan: StratumPlan, inputs: StratumInputs) -> StratumPlan:
+        """Keeps a plan for calls with other parameters."""
+        if self.kept_plans is not None:
+            self.kept_plans.keep(plan, self.program.reads(plan.stratum), inputs)
+        return plan
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
         inputs = self.inputs(stratum)
         return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
 
-    def _run(self, stratum: Stratum, plan: StratumPlan, inputs: StratumInputs) -> Relations:
-        kept = None if self.kept_plans is None else self.kept_plans.get(stratum.relations)
-        relations = run(plan, inputs, kept.ready if kept and kept.plan is plan else None)
+    def _settled(self, stratum: Stratum, relations: Relations) -> Relations:
+        """The relations that a run gave; those that were known before stay the same objects if
+        their rows do."""
         found = self.results.get(stratum.relations)
         if found is not None:
             old = found.relations
@@ -478,12 +458,10 @@ class Evaluator:
         self._remember(stratum, relations)
         return relations
 
-    def _counted(
-        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
-    ) -> Relations | None:
-        """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
-        strata that read it."""
-        if not stratum.recursive or not asked.isdisjoint(stratum.relations):
+    def _counted(self, stratum: Stratum, upcoming: Upcoming) -> Relations | None:
+        """The number of rows of a stratum, if nothing else is needed; then the strata that read it
+        are rewritten."""
+        if not stratum.recursive or not upcoming.asked.isdisjoint(stratum.relations):
             return None
         if self.kept_plans is not None and stratum.relations in self.kept_plans:
             return None
@@ -499,7 +477,7 @@ class Evaluator:
         relations, schemas, reading = found
         if before is None:
             self._remember(stratum, relations, COUNTS if schemas else "")
-        counting.update(reading)
+        upcoming.counting.update(reading)
         self._counts.update(schemas)
         return relations
 

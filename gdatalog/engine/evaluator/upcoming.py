@@ -6,21 +6,25 @@ Long programs have thousands of strata, so what becomes known is followed instea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 
+from gdatalog.engine.counting import Readers
 from gdatalog.planner.check import Stratum
 
 
 class Upcoming:
-    """Strata in the order of their evaluation. `known` relations exist already."""
+    """Strata in the order of their evaluation. `known` relations exist already; those that were
+    `asked` for are needed with all rows. `counting`: strata that were rewritten to read counts."""
 
     def __init__(
         self,
         strata: Sequence[Stratum],
         reads: Callable[[Stratum], Iterable[str]],
         known: Container[str],
+        asked: Set[str],
     ) -> None:
-        self.strata = strata
+        self.strata, self._known, self.asked = strata, known, asked
+        self.counting: Readers = {}
         self._readers: dict[str, list[int]] = {}
         self._left: list[int] = []  # how many relations each stratum lacks
         self._open: list[int] = []  # strata that lack none, and were not given out
@@ -44,14 +48,16 @@ class Upcoming:
                 self._left[place] -= 1
                 self._opened(place)
 
-    def plannable(self, done: Callable[[Stratum], bool]) -> list[Stratum]:
-        """The strata that have a single rule, read only known relations and are not `done`, if
-        there are several. Each is given out once."""
-        self._open = [place for place in self._open if not done(self.strata[place])]
-        if len(self._open) < 2:
-            return []
-        found, self._open = self._open, []
-        return [self.strata[place] for place in sorted(found)]
+    def plannable(self, *done: Container[tuple[str, ...]]) -> list[Stratum]:
+        """The strata that have a single rule, read only known relations and are not `done` or
+        known, if there are several. Each is given out once."""
+        left = []
+        for place in self._open:
+            names = self.strata[place].relations
+            if names[0] not in self._known and not any(names in each for each in done):
+                left.append(place)
+        self._open = left if len(left) < 2 else []
+        return [] if len(left) < 2 else [self.strata[place] for place in sorted(left)]
 
     def _opened(self, place: int) -> None:
         stratum = self.strata[place]

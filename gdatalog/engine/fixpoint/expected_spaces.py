@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from gdatalog.cpu_ops.expressions import Scope
-from gdatalog.engine.fixpoint.spans import ANY, Known, span_of_column, widen_by_rules
+from gdatalog.engine.fixpoint.spans import Head, Known, spans_read, widen_by_rules
 from gdatalog.plan import join_plan as p
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Span
 
 
 def expected_spaces(
@@ -27,19 +26,15 @@ def expected_spaces(
         for at, (low, count) in enumerate(space.box if space else ()):
             known[name, at] = low, low + count - 1
     joins = [(plan.relation, join) for plan in plans for join in plan.joins]
-    heads = [(name, dict(enumerate(join.outputs)), join) for name, join in joins]
-
-    def data(ref: p.TrieRef, depth: int) -> Span | None:
-        at = ref.columns[depth]
-        if ref.relation in before:
-            return known.get((ref.relation, at), ANY)
-        return span_of_column(relation(ref.relation), at)
-
-    widen_by_rules(known, heads, data, scope, lambda: None)
+    heads: list[Head] = []
+    for name, join in joins:
+        spans = spans_read(join.outputs, join, relation, before)
+        heads.append((name, dict(enumerate(join.outputs)), join, spans))
+    widen_by_rules(known, heads, scope, unknown=None)
     spaces = {}
     for name, arity in {name: len(join.outputs) for name, join in joins}.items():
-        spans = [span for at in range(arity) if (span := known.get((name, at))) is not None]
-        space = KeySpace.within(spans, parts) if len(spans) == arity else None
+        held = [span for at in range(arity) if (span := known.get((name, at))) is not None]
+        space = KeySpace.within(held, parts) if len(held) == arity else None
         if space is not None:
             spaces[name] = space
     return spaces

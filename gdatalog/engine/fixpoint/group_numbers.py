@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.fixpoint.spans import ANY, Head, Known, spans_read, widen_by_rules
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.key_space import span_of
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.printer.lattice import BestRelation, Follow
-from gdatalog.engine.fixpoint.spans import DataSpan, Known, widen_by_rules
 
 MOST_CODES = 1 << 62
 
@@ -82,7 +83,7 @@ def group_spans(
     kept: Sequence[BestRelation],
     rows: Mapping[str, Rows],
     follows: Sequence[Follow],
-    data: DataSpan,
+    relation: Callable[[str], Relation],
     scope: Scope,
 ) -> Known:
     """The ranges of the columns of groups: of their first rows, and of all rows that rules
@@ -93,12 +94,14 @@ def group_spans(
         for at in each.columns:
             known[each.name, at] = span_of(columns[at]) if count else None
     groups = {each.name: each.columns for each in kept}
-    heads = [(f.target, {at: f.head[at] for at in groups[f.target]}, f.join) for f in follows]
-
-    def unknown() -> None:
+    heads: list[Head] = []
+    for follow in follows:
+        columns_of = {at: follow.head[at] for at in groups[follow.target]}
+        spans = spans_read(columns_of.values(), follow.join, relation)
+        heads.append((follow.target, columns_of, follow.join, spans))
+    widen_by_rules(known, heads, scope)
+    if ANY in known.values():
         raise Uncoded("the groups that a rule derives are not known beforehand")
-
-    widen_by_rules(known, heads, data, scope, unknown)
     return known
 
 

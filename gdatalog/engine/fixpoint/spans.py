@@ -12,16 +12,16 @@ head's variables (`widen_by_rules`). The range of computed values is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.cpu_ops.expressions import Scope, evaluate, no_column
+from gdatalog.cancellation import current_watch
+from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.plan import join_plan as p
-from gdatalog.storage.key_space import RelationColumn, union, widen
+from gdatalog.storage.key_space import RelationColumn, union
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Span
 from gdatalog.storage.table import Array
@@ -32,58 +32,100 @@ if TYPE_CHECKING:
 
 
 Known = dict[RelationColumn, Span | None]  # None: no values
-# What a rule derives for a relation's columns: expressions over the bindings of a join.
-Head = tuple[str, Mapping[int, p.Expr], p.JoinPlan]
-DataSpan = Callable[[p.TrieRef, int], Span | None]  # of a level of a finished relation's index
+LevelSpans = Mapping[tuple[int, int], Span | None]  # by the number of an index, and the level in it
+# What a rule derives for a relation's columns: expressions over the bindings of a join, and what is
+# known of the indexes of finished relations.
+Head = tuple[str, Mapping[int, p.Expr], p.JoinPlan, LevelSpans]
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
 ANY = (-(1 << 63), (1 << 63) - 1)  # of values of which nothing is known
 
 
 def widen_by_rules(
-    known: Known,
-    heads: Iterable[Head],
-    data: DataSpan,
-    scope: Scope,
-    unknown: Callable[[], Span | None],
+    known: Known, heads: Iterable[Head], scope: Scope, unknown: Span | None = ANY
 ) -> None:
     """Widens the ranges of columns by the values that rules derive, until no range changes.
     `unknown`: the range of a value that cannot be predicted."""
-
-    def derived(expr: p.Expr, join: p.JoinPlan) -> Span | None:
-        if isinstance(expr, p.Constant | p.Parameter):
-            keys, _ = evaluate(expr, no_column, 1, scope)
-            return int(keys[0]), int(keys[0])
-        found: list[Span | None] = []
-        if isinstance(expr, p.Slot) and join.given is not None:
-            columns = [
-                (join.given.relation, at) for at, s in enumerate(join.given.slots) if s == expr
-            ]
-            found = [known[column] for column in columns if column in known]
-        if isinstance(expr, p.Slot) and not found:
-            found = [data(*place) for place in _places(expr.name, join)]
-        if None in found:
-            return None
-        spans = [span for span in found if span is not None and span != ANY]
-        if not spans:
-            return unknown()
-        low, high = max(low for low, _ in spans), min(high for _, high in spans)
-        return (low, high) if low <= high else None
-
     flows = [
-        ((name, at), partial(derived, expr, join))
-        for name, columns, join in heads
+        ((name, at), _sources(expr, join, spans, scope))
+        for name, columns, join, spans in heads
         for at, expr in columns.items()
     ]
-    widen(known, flows)
+    changed = True
+    while changed:
+        current_watch().poll()
+        changed = False
+        for column, sources in flows:
+            before, more = known.get(column), _derived(known, sources, unknown)
+            if more is None or (before and before[0] <= more[0] and more[1] <= before[1]):
+                continue
+            joined = union(before, more)
+            if joined != before:
+                known[column], changed = joined, True
 
 
-def _places(variable: str, join: p.JoinPlan) -> Iterator[tuple[p.TrieRef, int]]:
+# Where the values of an expression come from: columns of the rows that a join starts from, or else
+# columns of other growing relations and known ranges.
+ValueSources = tuple[list[RelationColumn], list[RelationColumn], list[Span | None]]
+
+
+def _sources(expr: p.Expr, join: p.JoinPlan, spans: LevelSpans, scope: Scope) -> ValueSources:
+    given: list[RelationColumn] = []
+    read: list[RelationColumn] = []
+    stated: list[Span | None] = []
+    if isinstance(expr, p.Constant | p.Parameter):
+        key, _ = constant(expr, scope)
+        stated.append((key, key))
+    elif isinstance(expr, p.Slot):
+        if join.given is not None:
+            slots = enumerate(join.given.slots)
+            given += [(join.given.relation, at) for at, slot in slots if slot == expr]
+        for at, depth in _places(expr.name, join):
+            if (at, depth) in spans:
+                stated.append(spans[at, depth])
+            else:
+                read.append((join.tries[at].relation, join.tries[at].columns[depth]))
+    return given, read, stated
+
+
+def _derived(known: Known, sources: ValueSources, unknown: Span | None) -> Span | None:
+    """The range of an expression's values; None if it has none yet."""
+    given, read, stated = sources
+    found = [known[column] for column in given if column in known]
+    if not found:
+        found = [*stated, *[known.get(column, ANY) for column in read]]
+    if None in found:
+        return None
+    spans = [span for span in found if span is not None and span != ANY]
+    if not spans:
+        return unknown
+    low, high = max(low for low, _ in spans), min(high for _, high in spans)
+    return (low, high) if low <= high else None
+
+
+def _places(variable: str, join: p.JoinPlan) -> Iterator[tuple[int, int]]:
     """The index levels that hold a variable's values."""
     for step in join.steps:
         if isinstance(step, p.Join | p.Assign | p.Generate) and step.variable == variable:
             for part in step.participants:
                 if not join.tries[part.trie].ranked:
-                    yield join.tries[part.trie], part.depth
+                    yield part.trie, part.depth
+
+
+def spans_read(
+    exprs: Iterable[p.Expr],
+    join: p.JoinPlan,
+    relation: Callable[[str], Relation],
+    growing: Container[str] = (),
+) -> LevelSpans:
+    """The ranges of the indexes that hold the values of expressions, without those of `growing`
+    relations."""
+    found: dict[tuple[int, int], Span | None] = {}
+    for expr in exprs:
+        for at, depth in _places(expr.name, join) if isinstance(expr, p.Slot) else ():
+            ref = join.tries[at]
+            if ref.relation not in growing:
+                found[at, depth] = span_of_column(relation(ref.relation), ref.columns[depth])
+    return found
 
 
 def span_of_column(relation: Relation, at: int) -> Span | None:
@@ -108,10 +150,14 @@ def spans_of(
         for name, arity in arities.items()
         for column in range(arity)
     }
-    heads = [(rule.head, dict(enumerate(rule.join.outputs)), rule.join) for rule in rules]
-    widen_by_rules(
-        known, heads, lambda ref, depth: tries[ref].levels[depth].span, scope, lambda: ANY
-    )
+    heads: list[Head] = []
+    for rule in rules:
+        join, outputs = rule.join, dict(enumerate(rule.join.outputs))
+        names = (expr.name for expr in join.outputs if isinstance(expr, p.Slot))
+        places = {place for name in names for place in _places(name, join)}
+        levels = {(at, depth): tries[join.tries[at]].levels[depth].span for at, depth in places}
+        heads.append((rule.head, outputs, join, levels))
+    widen_by_rules(known, heads, scope)
     spans: Spans = {name: {} for name in arities}
     for (name, column), span in known.items():
         # A column without a range never gets a value.

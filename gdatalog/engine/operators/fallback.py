@@ -9,6 +9,7 @@ from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import work_of
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import OverBudget
 from gdatalog.plan.conditions import (
@@ -21,15 +22,13 @@ from gdatalog.plan.conditions import (
     Unsuited,
     When,
 )
-from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class WithFallback:
+class WithFallback(Wrapping):
     """Runs `first`. If it meets a condition of `when`, its charges and records are undone, and
     `then` evaluates the stratum."""
 
@@ -40,10 +39,6 @@ class WithFallback:
     @property
     def parts(self) -> tuple[Operator, ...]:
         return self.first, self.then
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         first = self.first.lines(whole)
@@ -71,7 +66,9 @@ class WithFallback:
             found = self._second(prepared, inputs, until)
             prepared.saw(metrics.strata[began:], small)
             return found
-        found = attempt(self.first, prepared.first, self.when, inputs, until)
+        with OperatorAttempt(self.when, inputs) as attempt:
+            attempt.found = self.first.run(prepared.first, inputs, (*until, *self.when))
+        found = attempt.found
         if not isinstance(found, CONDITIONS) or found not in self.when:
             prepared.saw(metrics.strata[began:])
             return found
@@ -137,35 +134,41 @@ class PreparedFallback:
             self.rounds = self.rows = 0
 
 
-def attempt(
-    first: Operator,
-    prepared: Any,
-    when: tuple[When, ...],
-    inputs: StratumInputs,
-    until: tuple[When, ...] = (),
-) -> Relations | When:
-    """What an operator returns, or the first of these conditions that it meets: then its memory
-    charges and profile records are undone."""
-    limits, metrics = inputs.context.limits, inputs.context.metrics
-    runs, strata = len(metrics.runs), len(metrics.strata)
-    rows = next((each for each in when if isinstance(each, TooManyRows)), None)
-    room = next((each for each in when if isinstance(each, Bytes | NoRoom)), None)
-    errors: tuple[type[MemoryError], ...] = ()
-    if room is not None:
-        errors = (MemoryError,) if isinstance(room, NoRoom) else (MemoryLimitError,)
-    found: Relations | When
-    with limits.within(rows.most if rows else None) as budget:
-        before = dict(limits.account.held)
-        try:
-            found = first.run(prepared, inputs, (*until, *when))
-        except OverBudget as error:
-            if error.budget is not budget or rows is None:
-                raise
-            found = rows
-        except errors:
-            assert room is not None
-            found = room
-    if isinstance(found, CONDITIONS):
-        limits.account.restore(before)
-        del metrics.runs[runs:], metrics.strata[strata:]
-    return found
+class OperatorAttempt:
+    """An operator is tried within this context, which ends without an error where `when` has that
+    for a condition. If `found`, what the operator has returned, is a condition, its memory charges
+    and profile records are undone."""
+
+    __slots__ = ("_before", "_budget", "_errors", "_inputs", "_records", "_room", "_rows", "found")
+
+    def __init__(self, when: tuple[When, ...], inputs: StratumInputs) -> None:
+        self._inputs = inputs
+        self.found: Relations | When = Unsuited()
+        self._rows = next((each for each in when if isinstance(each, TooManyRows)), None)
+        self._room = next((each for each in when if isinstance(each, Bytes | NoRoom)), None)
+        self._errors: tuple[type[MemoryError], ...] = ()
+        if self._room is not None:
+            self._errors = (MemoryError if isinstance(self._room, NoRoom) else MemoryLimitError,)
+
+    def __enter__(self) -> OperatorAttempt:
+        limits, metrics = self._inputs.context.limits, self._inputs.context.metrics
+        self._records = len(metrics.runs), len(metrics.strata)
+        self._before = dict(limits.account.held)
+        self._budget = limits.within(None if self._rows is None else self._rows.most)
+        self._budget.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._budget.__exit__(None, None, None)
+        over = isinstance(error, OverBudget) and error.budget is self._budget
+        if over and self._rows is not None:
+            self.found = self._rows
+        elif self._room is not None and isinstance(error, self._errors):
+            self.found = self._room
+        elif error is not None:
+            return False
+        if isinstance(self.found, CONDITIONS):
+            metrics, (runs, strata) = self._inputs.context.metrics, self._records
+            self._inputs.context.limits.account.restore(self._before)
+            del metrics.runs[runs:], metrics.strata[strata:]
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from gdatalog.account import default_limit
@@ -10,9 +10,8 @@ from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import work_of
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.plan.conditions import When
-from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass, replace
@@ -21,24 +20,19 @@ NUMBERS = "it reads only how many rows there are"
 
 
 @dataclass(frozen=True, slots=True)
-class OnHost:
+class OnHost(Wrapping):
     """`reason`: why, for users; empty if work that is still small begins on the CPU."""
 
     then: Operator
     reason: str = ""
 
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return (self.then,)
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
+    def __str__(self) -> str:
+        return f"on the CPU: {self.reason}" if self.reason else ""
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
-        first, *others = self.then.lines(whole) or ("",)
         if self.reason:
-            return tuple(filter(None, (f"on the CPU: {self.reason}", first, *others)))
+            return Wrapping.lines(self, whole)
+        first, *others = self.then.lines(whole) or ("",)
         return (f"{first} on the CPU", *others)
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
@@ -52,15 +46,10 @@ class OnHost:
     ) -> Relations | When:
         context = inputs.context
         here = replace(inputs, context=replace(context, device=CPU))
-        runs, strata = len(context.metrics.runs), len(context.metrics.strata)
-        if context.memory < default_limit():  # the limit was the device's
-            with context.limits.account.other_limit(default_limit()):
-                found = self.then.run(prepared, here, until)
-        else:
-            found = self.then.run(prepared, here, until)
-        if self.reason:
-            for run in context.metrics.runs[runs:]:
-                run.left = run.left or self.reason
-            for record in context.metrics.strata[strata:]:
-                record.how = (f"on the CPU: {self.reason}", *record.how)
+        began, most = len(context.metrics.runs), default_limit()
+        less = context.memory < most  # the limit was the device's
+        with context.limits.account.other_limit(most) if less else nullcontext():
+            found = self.run_then(prepared, here, until)
+        for run in context.metrics.runs[began:]:
+            run.left = run.left or self.reason or None
         return found

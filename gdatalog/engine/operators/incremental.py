@@ -19,7 +19,6 @@ from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, union_rows
-from gdatalog.engine.device import Device
 from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation, rows_with
@@ -34,7 +33,6 @@ from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.index_lookup import IndexLookup, applies
-from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.conditions import Grown, When
@@ -46,7 +44,6 @@ from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Stat
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
 
 LOOKED_UP = 16  # new rows up to which each is looked up by itself
 
@@ -109,7 +106,6 @@ class Maintenance(Rounds):
         assert inputs.since is not None
         self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
-        self.parts: dict[str, Relation] = {}  # relations by their names in a plan
         self._delta_joins: dict[int, Sequence[DeltaJoin]] = {}  # by the ids of rules
 
     @cached_property
@@ -219,7 +215,7 @@ class Maintenance(Rounds):
         if join.lookup is None or delta.length > LOOKED_UP:
             return None
         (ref,) = join.lookup.plan.joins[0].tries
-        relation = self._named(ref.relation)
+        relation = self.named(ref.relation)
         keys = [column.tolist() for column in delta.rows]
         every = []
         for at in range(delta.length):
@@ -240,11 +236,12 @@ class Maintenance(Rounds):
         (join,) = plan.joins
         whole, thresholds = _asked_as_a_whole(join.steps), self.context.thresholds
         choices: list[list[TrieRef]] = []
+        replaced: dict[TrieRef, Relation] = {}
         led: Mapping[int, Array] = {}
         if join.given is not None and not large:
             led = led_to(join, self.rows_of(join)[0])
         for number, ref in enumerate(join.tries):
-            relation = self._named(ref.relation)
+            relation = self.named(ref.relation)
             near = None
             if number in led and number not in whole:
                 by_bitmap = self._by_bitmap(ref.relation, relation)
@@ -253,21 +250,15 @@ class Maintenance(Rounds):
             if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
                 continue
-            names = [f"{ref.relation} ({number}, {at + 1})" for at in range(len(parts))]
-            self.parts.update(zip(names, parts, strict=True))
-            choices.append([replace(ref, relation=name) for name in names])
+            names = (f"{ref.relation} ({number}, {at + 1})" for at in range(len(parts)))
+            own = [replace(ref, relation=name) for name in names]
+            replaced.update(zip(own, parts, strict=True))
+            choices.append(own)
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             forced = self.context.settings.strategy
             quick = "levelwise" if forced == "auto" and not large else forced
-            yield self.run_plan(chosen, None, strategy=quick)
-        self.parts.clear()
-
-    def _named(self, name: str) -> Relation:
-        part = self.parts.get(name)
-        if part is not None:
-            return part
-        return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
+            yield self.run_plan(chosen, None, parts=replaced, strategy=quick)
 
     def _by_bitmap(self, name: str, relation: Relation) -> ByBitmap:
         """What looks rows of a relation up in its bitmap, if there is one."""
@@ -275,15 +266,6 @@ class Maintenance(Rounds):
         if isinstance(table, MaintainedRelation):
             return table.rows_with
         return partial(rows_with, relation)
-
-    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        if ref.relation not in self.parts:
-            return super().trie_of(ref, device, parts)
-        device = device or self.context.device
-        part = self.parts[ref.relation]
-        trie = device.trie(part, ref)
-        device.charge(self.context.limits, ref.relation, part)
-        return trie
 
     def _sizes_of(self, name: str, version: Version) -> RelationStatistics:
         if version == "delta":

@@ -200,7 +200,9 @@ class InPlace(StratumRun):
         rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
         scope = self.context.scope
-        self.known = group_numbers.group_spans(self.kept, rows, self.follows, self._data, scope)
+        self.known = group_numbers.group_spans(
+            self.kept, rows, self.follows, self.inputs.relation, scope
+        )
         # Up to so many codes are used as the groups' numbers.
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.settings.workers)
@@ -350,7 +352,7 @@ class InPlace(StratumRun):
                 found = loose_of(relation, ref.columns)
             if found is not None:
                 took = None if there else (time_spent() - before).indexing
-                self._record_index(ref, found, took)
+                self.record_index(ref, found, took)
                 CPU.charge(self.context.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)
@@ -372,7 +374,9 @@ class InPlace(StratumRun):
         for step in join.steps:
             if isinstance(step, p.Join):
                 part = step.participants[0]
-                span = self._data(join.tries[part.trie], part.depth)
+                ref = join.tries[part.trie]
+                relation = self.inputs.relation(ref.relation)
+                span = spans.span_of_column(relation, ref.columns[part.depth])
                 known[step.variable] = self._fixed(span, step.type)
             elif isinstance(step, p.Assign):
                 known[step.variable] = found = motion(step.expr, known, target.kind)
@@ -388,9 +392,6 @@ class InPlace(StratumRun):
             if not _sure(expr, motion(expr, known, target.kind)):
                 raise _Left("a computation may fail")
         return motion(follow.head[target.optimum], known, target.kind)
-
-    def _data(self, ref: p.TrieRef, depth: int) -> Span | None:
-        return spans.span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
     def _fixed(self, keys: Span | None, kind: TypeName) -> Fixed:
         if keys is None or kind == "symbol":

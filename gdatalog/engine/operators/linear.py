@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
@@ -18,17 +20,13 @@ from gdatalog.storage.relation import Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(Wrapping):
     """`first` evaluates the rows that the relation has without recursion; `then` evaluates the
     linear rule, which starts from these rows as the relation `schema`."""
 
     first: Once
     schema: Schema
     then: Operator
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return (self.then,)
 
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
@@ -39,24 +37,14 @@ class Linear:
         """The pass that made its rules."""
         return made_linear
 
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
+    def __str__(self) -> str:
         name = self.schema.name.partition("~")[0]
-        text = f"{name} is made linear: {self.schema.name} is what it has without recursion"
-        return (text, *self.then.lines(whole))
-
-    def prepare(self, context: ExecutionContext) -> Any:
-        return self.then.prepare(context)
+        return f"{name} is made linear: {self.schema.name} is what it has without recursion"
 
     def run(
         self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
-        metrics = inputs.context.metrics
-        later = linearised(self.first, self.schema, inputs)
-        began = len(metrics.strata)
-        found = self.then.run(prepared, later, until)
-        for record in metrics.strata[began:]:
-            record.how = (self.lines()[0], *record.how)
-        return found
+        return self.run_then(prepared, linearised(self.first, self.schema, inputs), until)
 
 
 def applies(stratum: Stratum, inputs: StratumInputs) -> tuple[Once, LinearStratum] | None:
@@ -66,7 +54,7 @@ def applies(stratum: Stratum, inputs: StratumInputs) -> tuple[Once, LinearStratu
         return None
     (name,) = stratum.relations
     schema = inputs.schemas[name]
-    found = inputs.plans.rewritten("linear", stratum.rules, lambda: made_linear(stratum, schema))
+    found = inputs.plans.rewritten("linear", stratum.rules, partial(made_linear, stratum, schema))
     return None if found is None else (Once(StratumDraft(found.first, inputs).planned), found)
 
 

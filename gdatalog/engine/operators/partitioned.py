@@ -84,7 +84,10 @@ def applies(draft: StratumDraft) -> Partitioned | None:
         return None
     schemas = draft.inputs.schemas
     arities = {name: schemas[name].arity for name in stratum.relations}
-    split = partitioning_of(draft.later, arities)
+    later = []
+    for rule in draft.recursive_rules:
+        later.append(draft.plan(rule, first=False))
+    split = partitioning_of(later, arities)
     if split is None:
         return None
     columns = sorted(split.columns.items())

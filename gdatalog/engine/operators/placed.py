@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.overhead import time_spent
 from gdatalog.plan.conditions import When
-from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check import CheckedRule
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought, is_on_host
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Wrapping):
     """`then` runs on `device`, for the reason `why`."""
 
     then: Operator
     device: str
     why: str
 
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return (self.then,)
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
+    def __str__(self) -> str:
         where = "the CPU" if self.device == "cpu" else self.device
-        return (f"on {where}: {self.why}", *self.then.lines(whole))
+        return f"on {where}: {self.why}"
 
     def prepare(self, context: ExecutionContext) -> Any:
         return self.then.prepare(context_there(context, self.device))
@@ -45,12 +35,13 @@ class Placed:
     ) -> Relations | When:
         metrics = inputs.context.metrics
         began, before = len(metrics.strata), time_spent()
-        found = self.then.run(prepared, there(inputs, self.device), until)
+        found = self.run_then(prepared, there(inputs, self.device), until)
         metrics.devices.append(self.device)
         moved = (time_spent() - before).moved
-        did = (f"{format_bytes(moved)} were copied to or from the GPU",) if moved else ()
-        for record in metrics.strata[began:]:
-            record.how = (self.lines()[0], *did, *record.how)
+        for record in metrics.strata[began:] if moved else ():
+            first, *others = record.how
+            did = f"{format_bytes(moved)} were copied to or from the GPU"
+            record.how = (first, did, *others)
         return found
 
 

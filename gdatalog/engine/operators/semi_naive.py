@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
@@ -118,8 +117,43 @@ class Rounds(StratumRun):
         """Returns all relations except the `passing` ones, which no one asks for; or the condition
         of `until` that was met after a round."""
         self.until = until
+        self._begin(passing)
+        news: list[Round] = []
+        with self.context.limits.watch.work("round", self.name, unit="rows") as work:
+            for name in self.tables:
+                self.deltas[name] = self.add(name, self.first(name))
+                work.done += self.deltas[name].length
+            self.record.end_round()
+            self._expect(self.variants)
+            try:
+                while self._goes_on(news):
+                    work.round = len(news) + 1
+                    self.context.limits.poll()
+                    done = self._round(work.round)
+                    if done is None:
+                        break
+                    news.append(done)
+                    for rule in self.replannings:
+                        rule.look()
+                    done.tell(work)
+                    self._check_improving(done.number)
+                    self.met = self._met(len(news), not any(done.new.values()))
+                    if self.met is not None or self._full_enough():
+                        break
+            except MemoryLimitError as error:
+                raise self.growth(error, news) from None
+        if not (self.context.metrics.lasting or any(each.again for each in self.replannings)):
+            self.prepared.joins = self.by_rule
+        for variant in self.variants:  # they reference this object and so all rows
+            variant.leave()
+        self.replannings, self.variants = [], []
+        self.context.limits.charge("rows followed", 0)
+        return self.met or self.finished(passing)
+
+    def _begin(self, passing: Collection[str]) -> None:
+        """Prepares the rules, and the indexes of the growing relations that they read."""
         self.turns = 0  # of rules
-        by_rule = self._variants()
+        self.by_rule = by_rule = self._variants()
         self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule]
         self.sets = {n: each for n, each in self.tables.items() if isinstance(each, DeltaRelation)}
@@ -135,20 +169,11 @@ class Rounds(StratumRun):
         self.olds_read = {ref.relation for ref in read if ref.version == "old"} - indexed
         for name in self.sets.keys() & set(passing):
             self.sets[name].passing = True
-        with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            for name in self.tables:
-                self.deltas[name] = self.add(name, self.first(name))
-                work.done += self.deltas[name].length
-            self.record.end_round()
-            self._expect(variants)
-            self._rounds(work)
-        if not (self.context.metrics.lasting or any(each.again for each in self.replannings)):
-            self.prepared.joins = by_rule
-        for variant in variants:  # they reference this object and so all rows
-            variant.leave()
-        self.replannings, self.variants = [], []
-        self.context.limits.charge("rows followed", 0)
-        return self.met or self.finished(passing)
+
+    def _goes_on(self, news: Sequence[Round]) -> bool:
+        """Whether rows have not been followed yet; there is one round at least."""
+        first = next(iter(self.tables))
+        return bool(self.deltas[first].length or not news or any(self.came.values()))
 
     def _variants(self) -> list[tuple[CheckedRule, list[Variant]]]:
         """The joins of each recursive rule, one for the new rows of each of its atoms."""
@@ -172,27 +197,6 @@ class Rounds(StratumRun):
         for name, space in spaces.items():
             if name in self.sets:
                 self.sets[name].expect(space)
-
-    def _rounds(self, work: WorkItem) -> None:
-        news: list[Round] = []
-        try:
-            first = next(iter(self.tables))
-            while self.deltas[first].length or not news or any(self.came.values()):
-                work.round = len(news) + 1
-                self.context.limits.poll()
-                done = self._round(work.round)
-                if done is None:
-                    break
-                news.append(done)
-                for rule in self.replannings:
-                    rule.look()
-                news[-1].tell(work)
-                self._check_improving(news[-1].number)
-                self.met = self._met(len(news), not any(news[-1].new.values()))
-                if self.met is not None or self._full_enough():
-                    break
-        except MemoryLimitError as error:
-            raise self.growth(error, news) from None
 
     def _round(self, number: int) -> Round | None:
         """Runs the turn of each relation. Returns None if no new row was found."""

@@ -5,34 +5,18 @@ Otherwise they are compiled on another thread, for the next call, and another op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.plan.conditions import Uncompiled, Unsuited, When
-from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class WhenCompiled:
+class WhenCompiled(Wrapping):
     then: Operator
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return (self.then,)
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return self.then.lines(whole)
-
-    def prepare(self, context: ExecutionContext) -> Any:
-        return self.then.prepare(context)
 
     def run(
         self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()

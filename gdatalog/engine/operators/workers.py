@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.fallback import attempt
+from gdatalog.engine.operators.fallback import OperatorAttempt
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.plan.conditions import CONDITIONS, When
-from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import WorkerPlacement
-from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class OnWorkers:
+class OnWorkers(Wrapping):
     """`then` runs here, first or instead, as `placement` says. Workers take ranges of the keys of
     `fixpoint`, or exchange the rows of `rounds`. `counted`: only the number of rows of each value
     is needed."""
@@ -29,27 +27,16 @@ class OnWorkers:
     rounds: SemiNaive
     counted: bool = False
 
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return (self.then,)
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return self.then.lines(whole)  # the plan's placement says the rest
-
-    def prepare(self, context: ExecutionContext) -> Any:
-        return self.then.prepare(context)
-
     def run(
         self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
         if self.placement.refusal is not None:
             return self.then.run(prepared, inputs, until)
         if self.placement.until:
-            found = attempt(self.then, prepared, self.placement.until, inputs, until)
+            with OperatorAttempt(self.placement.until, inputs) as attempt:
+                every = *until, *self.placement.until
+                attempt.found = self.then.run(prepared, inputs, every)
+            found = attempt.found
             if not isinstance(found, CONDITIONS) or found not in self.placement.until:
                 return found
         cluster = inputs.context.cluster

@@ -24,8 +24,8 @@ from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.paged_joins import Paging, paging
 from gdatalog.engine.rules.join import Loops
 from gdatalog.engine.rules.joins import LocalJoins
-from gdatalog.engine.rules.operator import Refusal
-from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.operator import Refusal, RuleJoins
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import ends, places, sliceable, sliced
@@ -92,7 +92,7 @@ class SpillingSet(RowSet):
 
 
 @dataclass(slots=True)
-class CellJoins:
+class CellJoins(RuleJoins):
     """Runs the joins of a rule, cell after cell. `loops`: those of earlier cells."""
 
     plan: RulePlan
@@ -257,7 +257,7 @@ class RuleInCells:
         try:
             limits.chunk = min(chunk, chunk_rows(levels_of(plan), spare, largest))
             limits.to_host = not plan.gathers
-            return rows_of(plan, own, joins)
+            return RuleRows(plan).run(own, joins)
         except MemoryError as problem:
             # Includes CUDA's out-of-memory errors, when a cell does not fit the device.
             return Refusal(f"in cells it did not fit the device either: {problem}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from gdatalog.calls import GiveUp
 from gdatalog.chunks import BYTES_PER_ROW, levels_of
@@ -15,7 +14,7 @@ from gdatalog.engine.parallel import run_together
 from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
-from gdatalog.executors.sinks import Sink, StepCounts
+from gdatalog.executors.sinks import RowSet, Sink, StepCounts
 from gdatalog.limits import OverBudget
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.join_plan import Generate, Join, JoinPlan, RulePlan
@@ -23,11 +22,48 @@ from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import Trie
 
-Found = TypeVar("Found")
-# Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
-BreadthFirst = Callable[[int | None, Shared | None], Found]
 # The choice and the printed loops of earlier cells, by the number of the join.
 Loops = dict[int, tuple[ExecutorChoice, Texts]]
+
+
+class JoinAttempt:
+    """A join in one executor. This context ends without an error if the executor reads more rows
+    than it may or, unless this is the `last` attempt, gives up (`gave_up` says why)."""
+
+    __slots__ = ("_before", "_budget", "_held", "_inputs", "_last", "_nest", "choice", "completed",
+                 "gave_up")  # fmt: skip
+
+    def __init__(
+        self, inputs: RuleInputs, nest: JoinNest, choice: ExecutorChoice, last: bool = False
+    ) -> None:
+        self.choice, self.completed, self.gave_up = choice, False, ""
+        self._inputs, self._nest, self._last = inputs, nest, last
+
+    def __enter__(self) -> None:
+        limits = self._inputs.limits
+        self._before, self._held = limits.looked, dict(limits.account.held)
+        self._budget = limits.within(self.choice.allowed)
+        self._budget.__enter__()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._budget.__exit__(None, None, None)
+        inputs, looked = self._inputs, self._inputs.limits.looked - self._before
+        if error is None:
+            self.completed = True
+            if self.choice.breadth_first:
+                remember(self._nest, looked)
+            elif inputs.report is not None:
+                inputs.report.saw(self._nest.seen)
+        elif isinstance(error, OverBudget):
+            inputs.limits.account.restore(self._held)
+            if error.budget is not self._budget:
+                return False
+            remember(self._nest, max(inputs.context.thresholds.overrun_counted, looked))
+            return True
+        elif isinstance(error, GiveUp) and not self._last:
+            self.gave_up = str(error) or "a computation failed, or a number left 62 bits"
+            return True
+        return False
 
 
 @dataclass(slots=True)
@@ -51,43 +87,26 @@ class JoinRun:
         counted = inputs.report is not None
         return JoinNest(self.join, form, inputs.sources, context, counted=counted)
 
-    def run(
-        self, nest: JoinNest, breadth_first: BreadthFirst[Found], depth_first: Callable[[], Found]
-    ) -> Found:
-        """What the join gives in one executor; in the other one if the first reads too many rows
-        or gives up."""
-        inputs, number, limits = self.inputs, self.number, self.inputs.limits
-        limits.watch.innermost.one_of(number, len(self.plan.joins))
+    def attempts(self, nest: JoinNest) -> Iterator[JoinAttempt]:
+        """The join in one executor; then in the other one if the first reads too many rows or gives
+        up."""
+        inputs, number = self.inputs, self.number
+        inputs.limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
             choice = self.choice(nest)
             if choice.breadth_first and inputs.lasting is not None:
                 choice = replace(choice, shared=None)  # processed rows are known on this device
             inputs.chose(number, choice)
-            before, budget = limits.looked, None
-            try:
-                with limits.account.restoring(OverBudget):
-                    if choice.breadth_first:
-                        with limits.within(choice.allowed) as budget:
-                            found = breadth_first(choice.allowed, choice.shared)
-                        remember(nest, limits.looked - before)
-                    else:
-                        found = depth_first()
-                        if inputs.report is not None:
-                            inputs.report.saw(nest.seen)
-                return found
-            except OverBudget as error:
-                if error.budget is not budget:
-                    raise
-                remember(
-                    nest, max(inputs.context.thresholds.overrun_counted, limits.looked - before)
-                )
-            except GiveUp as reason:
-                # Only the other executor distinguishes errors from rows that do not matter.
-                message = str(reason) or "a computation failed, or a number left 62 bits"
+            attempt = JoinAttempt(inputs, nest, choice)
+            yield attempt
+            if attempt.gave_up:
                 break
-        # After the handler, because the error keeps the first executor's results alive.
-        inputs.chose(number, ExecutorChoice(True, message))
-        return breadth_first(None, None)
+            if attempt.completed:
+                return
+        # Only the other executor distinguishes errors from rows that do not matter.
+        choice = ExecutorChoice(True, attempt.gave_up)
+        inputs.chose(number, choice)
+        yield JoinAttempt(inputs, nest, choice, last=True)
 
     def choice(self, nest: JoinNest) -> ExecutorChoice:
         """The executor of the join, which then reuses the printed loops of an earlier cell."""
@@ -99,6 +118,13 @@ class JoinRun:
             known = self.loops[self.number] = found, nest.texts
         nest.take(known[1])
         return known[0]
+
+    def into_rows(self, sink: RowSet, attempt: JoinAttempt) -> None:
+        """Runs the join breadth-first; the set gets its rows only if the join completes."""
+        fresh = sink if attempt.choice.allowed is None else sink.fresh()
+        self.levelwise(fresh, attempt.choice.shared)
+        if fresh is not sink:
+            sink.take(fresh)
 
     def levelwise(self, sink: Sink, shared: Shared | None = None) -> None:
         """Runs the join breadth-first into a sink."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gdatalog.calls import Block
 from gdatalog.engine import derived
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.device import CPU
-from gdatalog.engine.rules.join import BreadthFirst, JoinRun, Loops
+from gdatalog.engine.rules.join import JoinRun, Loops
+from gdatalog.engine.rules.operator import RuleJoins
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
 from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.grouped_rows import ascends
-from gdatalog.plan.join_plan import Expr, RulePlan
-from gdatalog.plan.placement import Shared
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import is_on_host
 
 
 @dataclass(slots=True)
-class LocalJoins:
+class LocalJoins(RuleJoins):
     """Runs the joins of a rule here, each in one executor. `loops`: as for `JoinRun`."""
 
     plan: RulePlan
@@ -31,10 +29,6 @@ class LocalJoins:
     def _run(self, number: int) -> JoinRun:
         return JoinRun(self.plan, number, self.inputs, self.loops)
 
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        inputs, thresholds = self.inputs, self.inputs.context.thresholds
-        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds)
-
     def distinct(self, sink: RowSet) -> derived.Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""
         (join,), inputs = self.plan.joins, self.inputs
@@ -42,18 +36,23 @@ class LocalJoins:
         nest = run.nest(Form(join.outputs))
         if once and join.scan is not None and not widens(join) and inputs.sources.once(join):
             kept = DistinctSink(join.outputs, inputs.ops, inputs.scope, inputs.limits)
-            run.run(nest, lambda *_: run.levelwise(kept), _compiled)
+            for attempt in run.attempts(nest):
+                with attempt:
+                    assert attempt.choice.breadth_first, "it tests rows and computes"
+                    run.levelwise(kept)
             inputs.tried(kept.count)
             return derived.DistinctBlocks(kept.blocks(), kept.count)
-
-        def depth_first() -> derived.Derived | None:
-            blocks = nest.run(self.plan.relation)
-            if once or nest.grouped is not None:
-                return self._ordered(nest, blocks)
-            sink.add_blocks(blocks)
-            return None
-
-        found = run.run(nest, _into(sink, run), depth_first)
+        found = None
+        for attempt in run.attempts(nest):
+            with attempt:
+                if attempt.choice.breadth_first:
+                    run.into_rows(sink, attempt)
+                    continue
+                blocks = nest.run(self.plan.relation)
+                if once or nest.grouped is not None:
+                    found = self._ordered(nest, blocks)
+                else:
+                    sink.add_blocks(blocks)
         inputs.tried(sink.given if found is None else derived.count_of(found))
         return sink.finish() if found is None else found
 
@@ -78,50 +77,33 @@ class LocalJoins:
         sink.outputs = run.join.outputs
         nest = run.nest(Form(sink.outputs))
 
-        def depth_first() -> None:
-            blocks = nest.run(self.plan.relation, sink.limit)
-            sink.add_blocks(blocks)
-            if sink.limit is not None and blocks and not sink.settle():
-                # The first rows had duplicates: take all of them.
-                sink.add_blocks(nest.run(self.plan.relation))
-
-        run.run(nest, _into(sink, run), depth_first)
+        for attempt in run.attempts(nest):
+            with attempt:
+                if attempt.choice.breadth_first:
+                    run.into_rows(sink, attempt)
+                    continue
+                blocks = nest.run(self.plan.relation, sink.limit)
+                sink.add_blocks(blocks)
+                if sink.limit is not None and blocks and not sink.settle():
+                    # The first rows had duplicates: take all of them.
+                    sink.add_blocks(nest.run(self.plan.relation))
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         plan, run = self.plan, self._run(number)
         nest = run.nest(form_of_bag(plan.keys, plan.gathers))
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> Gathering:
-            into = gathering if allowed is None else gathering.copy()
-            run.levelwise(Bag(plan.keys, into), shared)
-            return into
-
-        def depth_first() -> Gathering:
-            blocks = nest.run(plan.relation)
-            alone = self.loops is None and len(plan.groups) == 1
-            into = gathering
-            if alone and blocks and is_on_host(blocks[0][-1]):  # a device's few rows
-                into = replace(gathering, ops=CPU.ops)
-            blocks = [derived.laid(block, into.ops) for block in blocks]
-            give_bag(nest.form, nest.join.orbit, into, blocks)
-            return into
-
-        return run.run(nest, breadth_first, depth_first)
-
-
-def _into(sink: RowSet, run: JoinRun) -> BreadthFirst[None]:
-    """Runs a join breadth-first; the set gets its rows only if the join completes."""
-
-    def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-        if allowed is None:
-            run.levelwise(sink, shared)
-            return
-        fresh = sink.fresh()
-        run.levelwise(fresh)
-        sink.take(fresh)
-
-    return breadth_first
-
-
-def _compiled() -> None:
-    raise AssertionError("a scan that tests rows and computes is not compiled")
+        into = gathering
+        for attempt in run.attempts(nest):
+            with attempt:
+                if attempt.choice.breadth_first:
+                    into = gathering if attempt.choice.allowed is None else gathering.copy()
+                    run.levelwise(Bag(plan.keys, into), attempt.choice.shared)
+                    continue
+                blocks = nest.run(plan.relation)
+                alone = self.loops is None and len(plan.groups) == 1
+                into = gathering
+                if alone and blocks and is_on_host(blocks[0][-1]):  # a device's few rows
+                    into = replace(gathering, ops=CPU.ops)
+                blocks = [derived.laid(block, into.ops) for block in blocks]
+                give_bag(nest.form, nest.join.orbit, into, blocks)
+        return into

@@ -20,13 +20,13 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, laid
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum, scanned
 from gdatalog.engine.host_tries import too_large
-from gdatalog.engine.rules.operator import Refusal
-from gdatalog.engine.rules.rows import rows_of
+from gdatalog.engine.rules.operator import Refusal, RuleJoins
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import COUNT
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, one_row_each
-from gdatalog.plan.join_plan import Expr, JoinPlan, RulePlan, Slot, Tally, TrieRef
+from gdatalog.plan.join_plan import JoinPlan, RulePlan, Slot, Tally, TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
@@ -78,7 +78,7 @@ class LaunchedRule:
         else:
             blocks = [laid(block, context.device.ops) for block in blocks]
         inputs = RuleInputs(NO_SOURCES, context)
-        return rows_of(self.plan, inputs, _LaunchedJoins(inputs, self.joins[0], blocks))
+        return RuleRows(self.plan).run(inputs, _LaunchedJoins(inputs, self.joins[0], blocks))
 
 
 def launched(
@@ -159,16 +159,12 @@ NO_SOURCES = Sources(_nothing)
 
 
 @dataclass(slots=True)
-class _LaunchedJoins:
+class _LaunchedJoins(RuleJoins):
     """The only join of a rule, whose loops have given `blocks`."""
 
     inputs: RuleInputs
     of: LaunchedJoin
     blocks: list[Block]
-
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        inputs, thresholds = self.inputs, self.inputs.context.thresholds
-        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds)
 
     def into_set(self, number: int, sink: RowSet) -> None:
         sink.outputs = self.of.join.outputs

@@ -37,8 +37,12 @@ class RuleOperator(Protocol):
 class RuleJoins(Protocol):
     """Runs the joins of a rule: here, in cells, or on workers."""
 
+    inputs: RuleInputs
+
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
         """An empty row set for these expressions."""
+        inputs, thresholds = self.inputs, self.inputs.context.thresholds
+        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds)
 
     def into_set(self, number: int, sink: RowSet) -> None:
         """Adds a join's rows to a set."""

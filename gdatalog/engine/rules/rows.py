@@ -17,35 +17,34 @@ from gdatalog.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class RuleRows:
-    """Runs each join over whole indexes. `reported`: the plan is the one that a profile shows."""
+    """Runs each join, over whole indexes unless others run them. `reported`: the plan is the one
+    that a profile shows."""
 
     plan: RulePlan
     reported: bool = True
 
-    def run(self, inputs: RuleInputs) -> Derived:
-        own = inputs if self.reported else replace(inputs, report=None)
-        return rows_of(self.plan, own, LocalJoins(self.plan, own))
-
-
-def rows_of(plan: RulePlan, inputs: RuleInputs, joins: RuleJoins) -> Derived:
-    """The distinct rows that a rule derives from its joins."""
-    limit = inputs.limit
-    inputs.limits.looked += TURN
-    if plan.gathers:
-        return _aggregated(plan, inputs, joins)
-    if any(may_fail(join.steps) for join in plan.joins):
-        limit = None  # errors after the last wanted row count too
-    elif not plan.head and limit is None:
-        limit = 1  # a proposition: one witness is enough
-    sink = joins.set_of(plan.head, limit)
-    if len(plan.joins) == 1 and plan.head and limit is None:
-        (join,) = plan.joins
-        if one_row_each(join) or groups_of(join) is not None:
-            return joins.distinct(sink)
-    for number in range(len(plan.joins)):
-        joins.into_set(number, sink)
-    inputs.tried(sink.given)
-    return sink.finish()
+    def run(self, inputs: RuleInputs, joins: RuleJoins | None = None) -> Derived:
+        """The distinct rows that a rule derives. `joins`: what runs its joins, if it is not this
+        process on one device."""
+        plan, limit = self.plan, inputs.limit
+        inputs = inputs if self.reported else replace(inputs, report=None)
+        joins = joins or LocalJoins(plan, inputs)
+        inputs.limits.looked += TURN
+        if plan.gathers:
+            return _aggregated(plan, inputs, joins)
+        if any(may_fail(join.steps) for join in plan.joins):
+            limit = None  # errors after the last wanted row count too
+        elif not plan.head and limit is None:
+            limit = 1  # a proposition: one witness is enough
+        sink = joins.set_of(plan.head, limit)
+        if len(plan.joins) == 1 and plan.head and limit is None:
+            (join,) = plan.joins
+            if one_row_each(join) or groups_of(join) is not None:
+                return joins.distinct(sink)
+        for number in range(len(plan.joins)):
+            joins.into_set(number, sink)
+        inputs.tried(sink.given)
+        return sink.finish()
 
 
 def _aggregated(plan: RulePlan, inputs: RuleInputs, joins: RuleJoins) -> Rows:

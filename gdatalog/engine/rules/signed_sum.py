@@ -41,7 +41,6 @@ from gdatalog.limits import Limits
 from gdatalog.plan.conditions import Unsuited
 from gdatalog.plan.join_plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
-from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
 from gdatalog.records import dataclass, replace
 from gdatalog.settings import Settings
@@ -294,44 +293,40 @@ class Sum:
         run = self._reading(number, keys)
         nest, tallies = self._nest(run, keys, gathers), _keeps_tables(run.join)
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> tuple[list[Columns], int]:
-            if tallies:
-                raise SumUnsuited
-            gathering = self._gathering(gathers)
-            try:
-                run.levelwise(Bag(keys, gathering), shared)
-                merged = gathering.merged()
-            except EvaluationError:
-                raise TooWide from None
-            return ([merged] if merged else []), 1
-
-        def depth_first() -> tuple[list[Columns], int]:
-            return self._walked(nest), run.join.orbit
-
         account = self.inputs.limits.account
         with account.working("tables of counts", self._room(nest) if tallies else 0):
             if self.modulus is not None:
-                return depth_first()
-            return run.run(nest, breadth_first, depth_first)
+                return self._walked(nest), run.join.orbit
+            for attempt in run.attempts(nest):
+                with attempt:
+                    if not attempt.choice.breadth_first:
+                        return self._walked(nest), run.join.orbit
+                    if tallies:
+                        raise SumUnsuited
+                    gathering = self._gathering(gathers)
+                    try:
+                        run.levelwise(Bag(keys, gathering), attempt.choice.shared)
+                        merged = gathering.merged()
+                    except EvaluationError:
+                        raise TooWide from None
+                    return ([merged] if merged else []), 1
+        raise AssertionError("no attempt completed")
 
     def _local_counts(self, number: int, term: Term) -> EdgeCounts | tuple[Array, Array]:
         """The ranks of vertices with a match, and their counts; or the counts of edges."""
         run = self._reading(number, term.keys)
         join, inputs, nest = run.join, run.inputs, self._nest(run, term.keys, COUNT)
 
-        def depth_first() -> Array:
-            (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
-            length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
-            counts: Array = inputs.ops.xp.zeros(length, dtype=np.int64)
-            nest.marks = {**nest.marks, LOCAL: counts}
-            self._walked(nest)
-            return counts
-
-        def breadth_first(allowed: int | None, shared: Shared | None) -> Array:
-            raise SumUnsuited
-
         with inputs.limits.account.working("tables of counts", self._room(nest)):
-            counts = run.run(nest, breadth_first, depth_first)
+            for attempt in run.attempts(nest):
+                with attempt:
+                    if attempt.choice.breadth_first:
+                        raise SumUnsuited
+                    (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
+                    length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
+                    counts: Array = inputs.ops.xp.zeros(length, dtype=np.int64)
+                    nest.marks = {**nest.marks, LOCAL: counts}
+                    self._walked(nest)
             # Each edge counts in both directions.
             total = self._total(counts, EXACT / 2 / join.orbit)
             if join.orbit > 1:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.bindings import Names, bound_by
-from gdatalog.planner.check.walk import LEAVES, N, Node, rebuild, variables
+from gdatalog.planner.check.walk import LEAVES, N, Node, children, variables, with_children
 from gdatalog.planner.check.wording import own_name
 from gdatalog.records import dataclass, replace
 
@@ -82,7 +83,8 @@ class Scopes:
                 return self._negation(literal, bound, used, direct)
             case _:
                 direct |= variables(literal, s.Aggregate).keys()
-                return rebuild(literal, lambda expr: self._expr(expr, bound, direct))
+                exprs: list[Any] = children(literal)
+                return with_children(literal, [self._expr(e, bound, direct) for e in exprs])
 
     def _negation(self, negation: s.Not, bound: Names, used: Names, direct: Names) -> s.Not:
         inside = [name for name in variables(negation.body) if name not in used]
@@ -94,7 +96,8 @@ class Scopes:
             return self._aggregate(expr, bound, direct)
         if type(expr) in LEAVES:
             return expr
-        return rebuild(expr, lambda part: self._expr(part, bound, direct))
+        parts: list[Any] = children(expr)
+        return with_children(expr, [self._expr(part, bound, direct) for part in parts])
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
@@ -176,12 +179,13 @@ _VALUE = s.Var("~value")  # stands for the value of any aggregate
 def _valued(node: N, but: s.Aggregate | None) -> N:
     """The node with a variable in the place of each aggregate but one."""
 
-    def change(part: Node) -> Node:
+    below: list[Node] = []
+    for part in children(node):
         if isinstance(part, s.Aggregate):
-            return part if part is but else _VALUE
-        return rebuild(part, change)
-
-    return rebuild(node, change)
+            below.append(part if part is but else _VALUE)
+        else:
+            below.append(_valued(part, but))
+    return with_children(node, below)
 
 
 def _own_targets(aggregate: s.Aggregate, bound: Names) -> Names:
@@ -196,7 +200,7 @@ def rename(node: N, names: Mapping[str, str]) -> N:
         return replace(node, name=names[node.name]) if node.name in names else node
     if type(node) in LEAVES:
         return node
-    return rebuild(node, lambda part: rename(part, names))
+    return with_children(node, [rename(part, names) for part in children(node)])
 
 
 def _binds(literal: s.Literal, bound: Names) -> Names:

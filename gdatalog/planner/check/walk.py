@@ -6,7 +6,7 @@ Some modules import this one as `w`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cache
 from typing import Any, TypeVar
 
@@ -150,13 +150,21 @@ def contains_head_aggregate(node: Node) -> bool:
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     """The same node with `change` applied to each node directly below it, in the order of the
     text."""
+    return with_children(node, list(map(change, children(node))))
+
+
+def with_children(node: N, below: Sequence[Any]) -> N:
+    """The same node with other nodes directly below it, in the order of the text."""
     new: dict[str, Any] = {}
+    coming = iter(below)
     for name in _BELOW.get(type(node), ()):
         part = getattr(node, name)
         if name == "rest":
-            new[name] = tuple([(op, change(side)) for op, side in part])
+            new[name] = tuple([(op, next(coming)) for op, _ in part])
+        elif isinstance(part, tuple):
+            new[name] = tuple([next(coming) for _ in part])
         else:
-            new[name] = tuple(map(change, part)) if isinstance(part, tuple) else change(part)
+            new[name] = next(coming)
     return replace(node, **new) if new else node
 
 

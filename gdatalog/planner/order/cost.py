@@ -121,7 +121,10 @@ class Estimates:
         if self.exact:
             todo = [bound]
             while todo:
-                lacking = self._bounded(todo[-1])
+                some = todo[-1]
+                before, lacking = self._before(some)
+                if some not in known and not lacking:
+                    known[some] = self._bounded(self._formula(some), before)
                 todo.extend(lacking)
                 if not lacking:
                     todo.pop()
@@ -144,14 +147,13 @@ class Estimates:
             self._last = bound
         return self.rows(bound) if found is None else found
 
-    def _bounded(self, bound: int) -> list[int]:
-        """Finds the rows, bounded by the values tried for the last variable, whichever it is.
-        Returns the smaller sets of variables whose rows must be found before."""
-        known = self.known
+    def _before(self, bound: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """The variables that may be bound last, each with the others; and sets of others whose rows
+        must be found before. Sets that samples tell are known at once."""
         sampled = None if self.sampler is None else self._sampled(bound)
         if sampled is not None:
-            known[bound] = sampled
-            return []
+            self.known[bound] = sampled
+            return [], []
         behind, near = self.pattern.behind, self.formula.near
         last, lacking = [], []
         for at in bits(bound & ~self.pattern.outer):
@@ -159,17 +161,16 @@ class Estimates:
             rest = bound ^ bit
             if rest and not behind[at] & bound and (near[at] & rest or self._fixed & bit):
                 last.append((at, rest))
-                if rest not in known:
+                if rest not in self.known:
                     lacking.append(rest)
-        if not lacking:
-            found = self._formula(bound)
-            for at, rest in last:
-                level = self._levels.get((at, rest & self._scopes[at]))
-                tried = known[rest] * (level or self.level(at, rest)).tried
-                if tried < found:
-                    found = tried
-            known[bound] = found
-        return lacking
+        return last, lacking
+
+    def _bounded(self, rows: float, last: list[tuple[int, int]]) -> float:
+        """Rows, bounded by the values tried for the last variable, whichever it is."""
+        for at, rest in last:
+            level = self._levels.get((at, rest & self._scopes[at]))
+            rows = min(rows, self.known[rest] * (level or self.level(at, rest)).tried)
+        return rows
 
     def _wider(self, path: int, at: int) -> float:
         """The rows, bounded by the values tried for the variable `at`, bound after `path`."""

@@ -52,10 +52,10 @@ class Formula:
         ]
         # By variable: its literals, and the share of bindings that pass each.
         self._passes: list[list[tuple[int, float]]] = [[] for _ in names]
-        self._spreads = [
-            [self.holding[at][group[0]].spread(at).powers for group in groups]
-            for at, groups in enumerate(self._groups)
-        ]
+        self._spreads: list[list[tuple[float, ...]]] = [[] for _ in names]
+        for at, groups in enumerate(self._groups):
+            for group in groups:
+                self._spreads[at].append(self.holding[at][group[0]].spread(at).powers)
         self._values = [self._most(groups, at) for at, groups in enumerate(self._groups)]
         start = 1.0
         for whole, passes in (

@@ -67,7 +67,7 @@ class Specialised:
         """A rule for the rows that a relation has without rules."""
         attempt = self.attempt
         facts = attempt.checked.facts.get(name, ())
-        if not facts and not attempt.world.has_data(name):
+        if not facts and name not in attempt.world.has_data:
             return []
         schema = attempt.checked.schemas[name]
         given = f"{name}[given]"

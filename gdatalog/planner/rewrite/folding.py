@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gdatalog.cpu_ops.expressions import Scope, evaluate, no_column, to_values
+from gdatalog.cpu_ops.expressions import Scope, evaluate, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
 from gdatalog.planner.check import Checked, CheckedRule
@@ -86,7 +86,7 @@ def _computed(call: FunctionCall) -> Const | None:
         return None
     scope = Scope(SymbolTable())
     try:
-        keys, failed = evaluate(expr, no_column, 1, scope)
+        keys, failed = evaluate(expr, {}, 1, scope)
     except EvaluationError:
         return None
     if failed is not None or scope.cautions:

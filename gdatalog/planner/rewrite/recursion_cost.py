@@ -29,8 +29,8 @@ class World:
     """The database's state: evaluated relations (`there`), derived relations that also have data,
     statistics of existing relations, and relations with a limit on rows."""
 
-    there: Callable[[str], bool]
-    has_data: Callable[[str], bool]
+    there: Collection[str]
+    has_data: Collection[str]
     size: Callable[[str], RelationStatistics | None]
     limited: Collection[str] = ()
     worklists: bool = False  # whether fixpoints of one value run as worklists

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
@@ -94,7 +95,8 @@ class Attempt:
                 yield Measured(magic, name, values)
 
     def derived(self, name: str) -> bool:
-        return name in self.worth.home and name not in self.full and not self.world.there(name)
+        here = name in self.full or name in self.world.there
+        return name in self.worth.home and not here
 
     def arity(self, name: str) -> int:
         return self.checked.schemas[name].arity
@@ -131,6 +133,7 @@ class Attempt:
 
     def add(self, rule: CheckedRule, head: str, known: KnownBindings) -> None:
         """Adds a rule for the relation `head`, whose body passes demand on."""
+        current_watch().poll()
         body = rule.body and SidewaysPassing(self, rule).literal(rule.body, known)
         self.rules.append(replace(rule, head=replace(rule.head, name=head), body=body))
 
