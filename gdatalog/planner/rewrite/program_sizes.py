@@ -157,7 +157,7 @@ def _most(values: Sequence[float], begin: float) -> float:
     """How many rows there may be of columns with so many values, if so many of them `begin`."""
     *_, fewer, more = (1.0, 1.0, *sorted(values))
     share = min(max(begin / more - 1.0, 0.0), 1.0) / 2
-    partners = PARTNERS ** (1.0 - share) * fewer**share
+    partners: float = PARTNERS ** (1.0 - share) * fewer**share
     return max(1.0, min(prod(values), more * partners))
 
 
