@@ -395,13 +395,13 @@ class Evaluator:
             for name in stratum.relations:
                 seeds[name] = in_rows(self._seeds(name))
         given = self.context, schemas, types, relation, self.program.plans, seeds
-        placement = None if stratum is None else self._placement_of(stratum)
+        placement = None
+        if stratum is not None and self.context.later is not None:
+            placement = self._placement_of(stratum)
         return StratumInputs(*given, replan=self._again, placement=placement)
 
-    def _placement_of(self, stratum: Stratum) -> ProgramPlacement | None:
+    def _placement_of(self, stratum: Stratum) -> ProgramPlacement:
         """The placement of the strata that are needed, between the CPU and a GPU."""
-        if self.context.later is None:
-            return None
         found = self._placement
         if found is None or stratum not in found.strata:
             from gdatalog.engine.placing import ProgramPlacement
