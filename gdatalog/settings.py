@@ -121,6 +121,7 @@ class Thresholds:
 
     # Joins and fixpoints on several devices.
     shared_from: float = 5e7  # expected rows read, from which on devices share a join
+    shared_bytes: float = 2e8  # ... which is as much again for so many bytes of indexes to copy
     shared_inputs_from: int = 100_000  # the same for the inputs of a partitioned fixpoint
     shared_values_from: int = 50_000  # ... if there are this many values, to keep all tiles busy
     shared_piece: float = 2e9  # expected rows of one piece; each device has at least one

@@ -155,8 +155,9 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy once semi_naive row_rounds bitmap_rounds wrapping fallback host
-        placed when_compiled codes linear incremental lattice partitioned counted workers worklist
+        __init__ base again copy kept once semi_naive row_rounds bitmap_rounds wrapping fallback
+        host placed when_compiled codes linear incremental lattice partitioned_run partitioned
+        counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
@@ -173,13 +174,15 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph context virtual_memory virtual_pages compile_errors copies
-        cupy_kernel sources array_operators elementwise array_module cupy_driver probe
+        __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
+        virtual_pages compile_errors copies cupy_kernel sources array_operators elementwise
+        array_module cupy_driver probe
         diagnosis heads
         kernels transfers cpp_lines translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk rounds intersection_sources intersection lanes sums paged_tries device
-        helper group
+        launch walk growing growing_rows round_launches rounds intersection_sources
+        intersection lanes sums paged_tries device
+        share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help messages completion listing progress_bar magics

@@ -397,35 +397,38 @@ def test_one_gpu_beside_two(capsys: pytest.CaptureFixture[str]) -> None:
         db.workspace.tune(shared_from=0, shared_inputs_from=0, shared_values_from=0)
         return db
 
-    asked = ["--small", "--times", "1", "--only"]
-    assert several_gpus.main([*asked, "P4"], connect) == 0
+    both = ["--devices", "cuda:0", "cuda:0,1", "--small", "--times", "1", "--only"]
+    assert several_gpus.main([*both, "P4", "--dask", "cuda"], connect) == 0
     assert [told["device"] for told in opened] == ["cuda:0", "cuda:0,1", "cuda"]
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("P4, a small graph: ") and line.endswith("x")
-    assert " one GPU " in line and " two GPUs " in line and " through Dask " in line
-    assert several_gpus.main([*asked, "closure of usroads", "--no-dask"], connect) == 0
+    assert line.startswith("P4, a small graph: ") and line.endswith("x)")
+    assert "; cuda:0 " in line and ", cuda:0,1 " in line and ", through Dask " in line
+    assert several_gpus.main([*both, "closure of usroads"], connect) == 0
 
 
 def test_what_is_asked_of_two_gpus(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seconds(one: float, two: float, dask: float) -> dict[str, float]:
-        return {several_gpus.ONE: one, several_gpus.TWO: two, several_gpus.DASK: dask}
+    def seconds(one: float, two: float, four: float, dask: float) -> dict[str, float]:
+        sides = "cuda:0", "cuda:0,1", "cuda:0,1,2,3", several_gpus.DASK
+        return dict(zip(sides, (one, two, four, dask), strict=True))
 
-    best = {work.name: seconds(1.0, 0.5, 1.01) for work in several_gpus.WORKS}
+    best = {work.name: seconds(1.0, 0.5, 0.25, 1.01) for work in several_gpus.WORKS}
     assert all(met for _, met in several_gpus.verdicts(best))
-    best["P4"] = seconds(1.0, 0.6, 1.03)
+    best["P4"] = seconds(1.0, 1.6, 0.5, 1.03)
+    best["closure of usroads"] = seconds(1.0, 0.7, 0.25, 1.0)
     missed = [told for told, met in several_gpus.verdicts(best) if not met]
     assert missed == [
-        "P4: 1.67x, 1.8x was asked for",
-        "P4, through Dask: +30.0 ms beside one GPU, at most +20 ms was asked for",
+        "the closures together, cuda:0,1: 1.67x, 1.8x was asked for",
+        "P4, cuda:0,1: +600.0 ms beside cuda:0, at most +1 ms was asked for",
+        "P4, through Dask: +30.0 ms beside cuda:0, at most +20 ms was asked for",
     ]
     counts = iter(range(100))
     monkeypatch.setattr(several_gpus, "seconds_of", lambda db, text: (next(counts), 0.5))
-    small = ["--devices", "cpu", "cpu", "--small", "--no-dask", "--only", "K5"]
-    assert several_gpus.main(small) == 1
+    monkeypatch.setattr(several_gpus, "all_devices", lambda: ["cpu", "auto"])
+    assert several_gpus.main(["--small", "--only", "K5"]) == 1
     assert "the answers differ" in capsys.readouterr().out
-    assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2
+    assert several_gpus.main(["--devices", "cuda:", "cpu"]) == 2
 
 
 @pytest.mark.host

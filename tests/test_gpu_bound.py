@@ -234,12 +234,29 @@ def test_an_interrupt_leaves_the_next_call_right(
 
 
 def test_several_devices_answer_as_one(made: list[Launch]) -> None:
-    asked = Asked(DeviceGroup([HostDriver(number=0), HostDriver(number=1)]))
-    with asked.here, asked.there:
+    """Each has a piece, whose launch is kept, too."""
+    drivers = [HostDriver(number=0), HostDriver(number=1)]
+    asked = Asked(DeviceGroup(drivers))
+    with asked.here, asked.there, drivers[0].use():
         asked.there.workspace.tune(shared_from=0)
         for text in (COUNT, ROWS):
-            for _ in range(4):
-                asked.rows(text, **({"x": 5} if "$x" in text else {}))
+            params = {"x": 5} if "$x" in text else {}
+            asked.rows(text, **params)
+            assert {launch.shared.driver.number for launch in made} == {0, 1}
+            asked.rows(text, **params)
+            made.clear()
+            assert (
+                cost(drivers[0], lambda text=text, params=params: asked.rows(text, **params))[0]
+                == 2
+            )
+            assert asked.rows(text, **({"x": 7} if params else {})) != [] and not made
+        asked.insert([(0, 1), (1, 3), (0, 3)])
+        for _ in range(3):
+            asked.rows(COUNT)
+        made.clear()
+        asked.there.workspace.device.others[0].driver.relief()  # drops what it keeps
+        asked.rows(COUNT)
+        assert {launch.shared.driver.number for launch in made} == {0, 1}
 
 
 # One relation by one rule, or a few.

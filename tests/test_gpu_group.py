@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -212,6 +213,20 @@ def test_little_work_stays_on_the_first() -> None:
         assert launches(device.others[0]) in {0, None}
 
 
+def test_indexes_that_would_take_long_to_copy_stay_on_the_first() -> None:
+    """The work has to pay for the copies, and those of a query's indexes are in its explanation."""
+    device = group()
+    with database(device) as db:
+        db["E"] = EDGES
+        for room, name in ((1e2, "depth-first:"), (1e6, "depth-first on cuda:0 and cuda:1:")):
+            db.workspace.tune(shared_from=1000, shared_bytes=room)
+            assert name in str(db.explain(TRIANGLES))
+            assert launches(device.others[0]) in {0, None}
+            assert answer(db, TRIANGLES) == expected(TRIANGLES)
+            assert name in re.sub(r" \([^)]*\)", "", str(db.profile(TRIANGLES)))
+        assert launches(device.others[0]) != 0
+
+
 def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
     """Each tile follows one value, and so a device of idle tiles needs no help."""
     device = group()
@@ -224,6 +239,19 @@ def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
         db.workspace.tune(shared_values_from=40)
         assert answer(db, CLOSURE) == expected(CLOSURE)
         assert launches(device.others[0]) != 0
+
+
+def test_a_small_fixpoint_runs_on_the_first_once_it_is_compiled() -> None:
+    device = group()
+    device.driver.compiles_ahead = True  # type: ignore[misc]
+    with gd.connect(device="cpu") as db, device.driver.use():
+        db.workspace.device = device
+        db["E"] = EDGES
+        assert "by tiles" not in str(db.profile(CLOSURE))
+        for coming in [*device.walks._coming.values()]:
+            coming.result(timeout=60)
+        assert "by tiles of cuda:0" in str(db.profile(CLOSURE))
+        assert answer(db, CLOSURE) == expected(CLOSURE)
 
 
 def test_an_explanation_says_what_is_shared() -> None:
@@ -267,6 +295,32 @@ def test_copies_are_made_once_and_go_with_what_they_are_of() -> None:
         db["E"] = EDGES[1:]
         gc.collect()
         assert not made
+
+
+@pytest.mark.parametrize("text", [CLOSURE, CLOSURE + " n(count()) <- p(_, _)."])
+def test_a_fixpoint_is_kept_on_each_device(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    before = launch.Launch.__init__
+
+    def noted(new: Any, buffers: Any, *given: Any) -> None:
+        made.append(buffers.driver.number)
+        before(new, buffers, *given)
+
+    monkeypatch.setattr(launch.Launch, "__init__", noted)
+    device = group()
+    with database(device) as db:
+        db.workspace.tune(shared_piece=1e9)
+        db["E"] = EDGES
+        for again in (True, True, False):
+            made.clear()
+            assert answer(db, text) == expected(text)
+            assert set(made) == {0, 1}
+            db.workspace.results.clear()
+            made.clear()
+            assert answer(db, text) == expected(text) and not made
+            db.workspace.results.clear()
+            if again:
+                device.others[0].driver.relief()
 
 
 # ---------------------------------------------------------------------------- what may go wrong
@@ -402,12 +456,12 @@ class Stopping(HostDriver):
 class Polled(Dealt):
     """Its kernels of joins and fixpoints are asked to end while they run."""
 
-    def _share(self, *given: Any) -> Any:
+    def run(self, *given: Any) -> Any:
         drivers: list[Any] = [self.driver, *(gpu.driver for gpu in self.others)]
         for driver in drivers:
             driver.polls = 5
         try:
-            return super()._share(*given)
+            return super().run(*given)
         finally:
             for driver in drivers:
                 driver.polls = 0
@@ -427,6 +481,35 @@ def test_a_call_is_stopped_on_all_devices(stopped: int, stops: int) -> None:
             db.query(CLOSURE).fetchall()
         assert not device._under_way
         assert answer(db, CLOSURE) == expected(CLOSURE)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("asked", [0, 2])  # then launches are kept
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("error", [MemoryError("out of memory"), DeviceError("a kernel failed")])
+@pytest.mark.parametrize("text", [TRIANGLES, CLOSURE])
+def test_after_an_error_no_device_is_at_work(
+    text: str, number: int, asked: int, error: Any
+) -> None:
+    """Kernels have been launched on both when the first of them is waited for."""
+    drivers = [Failing(number=n) for n in range(2)]
+    device = Polled(drivers)
+    with database(device) as db:
+        db.workspace.tune(shared_piece=1e9)
+        db["E"] = EDGES
+        for _ in range(asked):
+            assert answer(db, text) == expected(text)
+            db.workspace.results.clear()
+        drivers[number].what, drivers[number].error = "kernel", error
+        if isinstance(error, MemoryError) and number == 0:
+            assert answer(db, text) == expected(text)  # in cells, or on the CPU
+        else:
+            with pytest.raises(DeviceError):
+                db.query(text).fetchall()
+        assert [driver.pending for driver in drivers] == [[], []]
+        lost = isinstance(error, DeviceError) and number == 1
+        assert db.device == ("cuda:0" if lost else "cuda:0,1")
+        assert answer(db, text) == expected(text)
 
 
 def test_a_device_without_room_for_copies_is_not_asked() -> None:

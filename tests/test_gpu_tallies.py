@@ -5,6 +5,7 @@ A number chooses the tile, how soon tasks are shared, and how the threads take t
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import combinations
@@ -30,6 +31,7 @@ from gdatalog.printer.module import PrintedPlan
 from tests import test_algebra, test_keyed_counts
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
+from tests.cuda_host.arrays import CURRENT
 from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.test_gpu_cells import forced
@@ -459,6 +461,38 @@ def test_lists_are_kept_by_edges(
     assert bool(made) == (share == 2)
     if share == 2 and db.workspace.settings.tile == 32:  # lanes share what each one's edge has
         assert any("in spread(" in plan.source.partition("at(kept0")[2] for plan in printed)
+
+
+def test_each_of_several_devices_keeps_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its copies of the indexes that they are made of."""
+    made: list[int] = []
+    plain = kept_lists._made
+
+    def noted(*given: Any) -> tuple[Any, Any]:
+        made.append(CURRENT.number)
+        return plain(*given)
+
+    monkeypatch.setattr(kept_lists, "_made", noted)
+    wedges = patterns.from_edges(WEDGES, name="wedges")
+    device = group()
+    with database(device) as db:
+        db.workspace.force(algebra="quotients", tile=32)
+        db["E"] = skewed(40)
+        found = {db.count(wedges)}
+        first = [*made]
+        assert set(first) == {0, 1}
+        found.add(db.count(wedges))
+        assert made == first
+        device.others[0].driver.relief()
+        found.add(db.count(wedges))
+        assert set(made[len(first) :]) == {1}
+        db["E"] = skewed(40)[1:]
+        gc.collect()
+        (copies,) = device.copies.values()
+        assert not copies._derived
+    with gd.connect(device="cpu") as here:
+        here["E"] = skewed(40)
+        assert found == {here.count(wedges)}
 
 
 def test_kept_lists_are_an_index_of_the_relation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ def test_what_the_drivers_library_is_called_with(
     with pytest.raises(MemoryError):
         memory.created(True)
     with pytest.raises(virtual_memory.Refused, match="cuNothing: error 0"):
-        memory._call("cuNothing")
+        memory.call("cuNothing")
     said = len(loaded.said())
     memory.settle()
     with pytest.raises(virtual_memory.Refused, match="cuMemMap"):

@@ -28,7 +28,8 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.incremental import Incremental
 from gdatalog.engine.operators.lattice import InPlaceLattice
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.operators.partitioned import Key, Partitioned
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.partitioned_run import Key
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.worklist import Worklist
 from gdatalog.engine.stratum_plan import StratumPlan

@@ -27,7 +27,8 @@ SUITES = {
     "lftj": ("lftj", 0.41),
     "random": ("random_graphs", 0.53),
     "compiling": ("compiling", 0.55),
-    "overhead": ("overhead", 0.6),
+    "overhead": ("overhead", 0.58),
+    "rounds": ("rounds", 0.65),
     "recursion": ("recursion", 1.0),
 }
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "gpu"

@@ -41,6 +41,7 @@ class Clocked:
         self.spans: list[tuple[str, Callable[[], float]]] = []  # what gives a launch's seconds
         self.by_part: dict[str, float] = {}  # seconds that have been asked for
         self.kept: dict[tuple[str, str], CupyKernel] = {}  # by source and name
+        self.muted = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -56,6 +57,25 @@ class Clocked:
             for name, kernel in found.items()
         }
 
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        with self._muted():
+            graph = self.driver.recorded(launch)
+        return partial(self.span, "a graph", graph)
+
+    def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
+        with self._muted():
+            graph = self.driver.looped(launch, words, at)
+        return None if graph is None else partial(self.span, "a graph", graph)
+
+    @contextmanager
+    def _muted(self) -> Iterator[None]:
+        """Within this context kernels are recorded, not run."""
+        self.muted = True
+        try:
+            yield
+        finally:
+            self.muted = False
+
     def take(self) -> tuple[int, float]:
         """How many kernels were launched since it was last asked, and their seconds together."""
         self.driver.synchronize()
@@ -69,6 +89,8 @@ class Clocked:
 
     def span(self, name: str, work: Callable[[], T]) -> T:
         """Runs something on the device, between two clocks."""
+        if self.muted:
+            return work()
         cuda = cuda_of(self.driver)
         if cuda is not None:
             before, after = cuda.Event(), cuda.Event()

@@ -25,6 +25,8 @@ def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
     """The sum of each group's amounts (1 each if None)."""
     if amounts is None:
         return np.bincount(groups, minlength=count)
+    if count == 1 and amounts.dtype.kind == "i":
+        return np.add.reduce(amounts, dtype=amounts.dtype, keepdims=True)
     totals = np.zeros(count, dtype=amounts.dtype)
     np.add.at(totals, groups, amounts)
     return totals

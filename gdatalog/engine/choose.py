@@ -104,15 +104,15 @@ def looked_at(cost: float) -> str:
 
 
 def planned_choice(
-    plan: RulePlan, number: int, settings: Settings, members: tuple[str, ...]
+    plan: RulePlan, number: int, settings: Settings, members: tuple[str, ...], copied: float = 0.0
 ) -> ExecutorChoice:
     """Predicts the choice for a join, as far as it is known without its indexes, on a device of
-    these members."""
+    these members; `copied`: the bytes of the indexes that each copies from the first."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
     if plan.terms and plan.terms[number].images:
         form = Form(images=plan.terms[number].images)
-    shared = shared_by(members, join.cost, settings.thresholds)
+    shared = shared_by(members, join.cost, settings.thresholds, lambda: copied)
     return choose(PlannedJoin(join, form, settings, unprintable(join), shared=shared))
 
 

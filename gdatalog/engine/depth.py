@@ -51,7 +51,8 @@ class Form:
 
     With `gathers`: aggregates by `keys`. With `images`: counts by vertex or by edge (`Term`).
     Otherwise rows of `outputs`: with `fresh` only those that are not in a bitmap yet or, if
-    `hashed`, in a hash set. If `unwritten`, the loops only mark these rows in the bitmap.
+    `hashed`, in a hash set; a device's has a number of each of its `parts`, so many columns. If
+    `unwritten`, the loops only mark these rows in the bitmap.
     `grouped`: how they find duplicates within each group. `modular`: counts are modulo a number.
     `keeps`: the loops may cache lists.
     """
@@ -62,6 +63,7 @@ class Form:
     weighted: bool = False
     fresh: bool = False
     hashed: bool = False
+    parts: tuple[int, ...] = ()
     unwritten: bool = False
     grouped: GroupDedup | None = None
     images: tuple[tuple[str, ...], ...] = ()
@@ -81,7 +83,7 @@ class Form:
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
         if self.fresh:
-            return NewRows(self.outputs, self.hashed, self.unwritten)
+            return NewRows(self.outputs, self.hashed, self.unwritten, self.parts)
         return RowLeaf(self.outputs, self.weighted)
 
 
@@ -248,7 +250,12 @@ class JoinNest:
         context = self.context
         if self.join.given is not None or self.marks:
             return None
-        return shared_by(context.device.members, self.join.cost, context.thresholds)
+        members, cost = context.device.members, self.join.cost
+        return shared_by(members, cost, context.thresholds, self._index_bytes)
+
+    def _index_bytes(self) -> int:
+        tries = {id(trie): trie for trie in self.tries if isinstance(trie, Trie)}
+        return sum(trie.nbytes for trie in tries.values())
 
     def loop_run(
         self, label: str, counts: Mapping[str, Array], shared: Shared | None = None

@@ -14,7 +14,6 @@ from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.chunks import LARGEST_CHUNK
-from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.partitioned import ListRoom, run_partitioned
@@ -28,9 +27,11 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.growing_rows import GrowingRows
     from gdatalog.gpu_ops.paged_tries import Paged
-    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
+    from gdatalog.gpu_ops.walk import PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -95,13 +96,15 @@ class Device(Protocol):
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-class PreparedLoops(Protocol):
-    """Loops whose buffers and arguments are at hand on a device."""
+class Reusable(Protocol):
+    """A fixpoint that is prepared on a device, with its buffers."""
 
-    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
-        """The rows for the values of parameters in this scope, on the host if they are few. None:
-        the loops are at hand no more, or there is no room for them. What the loops take stays
-        charged."""
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its buffers."""
+
+    def leave(self) -> None:
+        """Gives its rows to those that may still read them, because it is not kept any more."""
 
 
 class Accelerator(Device, Protocol):
@@ -124,6 +127,12 @@ class Accelerator(Device, Protocol):
 
     def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
         """The rounds of a fixpoint with these relations, without rules yet."""
+
+    def keep(self, key: object, kept: Reusable) -> None:
+        """Keeps a fixpoint for later runs, unless it takes too much memory."""
+
+    def kept_of(self, key: object) -> Any | None:
+        """Takes a fixpoint that was kept; None if there is none."""
 
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
@@ -206,10 +215,17 @@ class Cpu:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-def shared_by(members: tuple[str, ...], rows: float, thresholds: Thresholds) -> Shared | None:
+def shared_by(
+    members: tuple[str, ...],
+    rows: float,
+    thresholds: Thresholds,
+    copied: Callable[[], float] = float,
+) -> Shared | None:
     """How a device's members share a join or fixpoint that expects to look at this many rows; None
-    if the first member runs it alone."""
+    if the first member runs it alone. `copied`: the bytes of the indexes that the others copy."""
     if len(members) < 2 or rows < thresholds.shared_from:
+        return None
+    if rows < thresholds.shared_from * (1 + copied() / thresholds.shared_bytes):
         return None
     pieces = int(rows / thresholds.shared_piece / len(members))
     return Shared(members, max(1, min(pieces, thresholds.shared_pieces)))

@@ -238,11 +238,11 @@ class StratumMetrics:
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count
 
-    def end_round(self) -> list[RuleRound]:
-        """Ends the round of these rules and starts the next one."""
+    def end_round(self, rounds: int = 1) -> list[RuleRound]:
+        """Ends the round of these rules, or several at once, and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
-        self.rounds += 1
+        self.rounds += rounds
         self.rules += done
         self._most()
         return done

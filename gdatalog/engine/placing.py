@@ -86,7 +86,8 @@ def _cost(plan: RulePlan) -> float:
 
 def _visits(plan: StratumPlan, stratum: Stratum, inputs: StratumInputs) -> float:
     """The rows that a partitioned fixpoint expects to look at; 0 for other recursion."""
-    from gdatalog.engine.operators.partitioned import OFTEN, Partitioned
+    from gdatalog.engine.operators.partitioned import Partitioned
+    from gdatalog.engine.operators.partitioned_run import OFTEN
 
     if by_parts(plan.main) != Partitioned.by_parts:
         return 0.0

@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations, codes, copy
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.host import NUMBERS, OnHost
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.stratum_plan import StratumPlan
@@ -51,7 +53,9 @@ def plan_stratum(
             if encoded is not None:
                 of, inputs = encoded.stratum, encoded.inputs
         if not of.recursive:
-            root = Once(StratumDraft(of, inputs).planned)
+            root = once = Once(StratumDraft(of, inputs).planned)
+            if device is not CPU and _reads_numbers(once):
+                root = OnHost(once, NUMBERS)
         else:
             from gdatalog.engine.recursion_planner import plan_recursion
 
@@ -73,6 +77,14 @@ def _copied(stratum: Stratum, inputs: StratumInputs, excluded: str) -> Operator 
     if copied is None or copied.whole:
         return copied
     return WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
+
+
+def _reads_numbers(once: Once) -> bool:
+    """Whether rules read no rows, but only how many rows relations have."""
+    plans = [plan for _, plan in once.rules]
+    joins = [join for plan in plans for join in plan.joins]
+    simple = not any(plan.terms or plan.within for plan in plans)
+    return bool(joins) and simple and not any(ref.columns for j in joins for ref in j.tries)
 
 
 @dataclass(frozen=True, slots=True)

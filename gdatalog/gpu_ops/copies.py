@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
-from gdatalog.gpu_ops.virtual_memory import Refused
+from gdatalog.gpu_ops.driver_library import Refused
 from gdatalog.storage.threads import in_ranges
 
 BUFFER = 1 << 25  # bytes of a pinned buffer

@@ -20,8 +20,8 @@ TOGETHER = frozenset({
 })  # fmt: skip
 # Positions of array arguments that are followed by the array's length.
 LENGTHS = {
-    "find_indexed": (1,), "find_root": (0, 2), "find_tally": (0,), "parent_of": (0,),
-    "recode_rows": (3, 5), "sum_common": (6,),
+    "find_child": (0,), "find_indexed": (1,), "find_root": (0, 2), "find_tally": (0,),
+    "has_child": (0,), "parent_of": (0,), "recode_rows": (3, 5), "sum_common": (6,),
 }  # fmt: skip
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",

@@ -24,7 +24,7 @@ class LanesLoop:
 class CodeEmitter(Spoken):
     """Writes the lines of a function."""
 
-    fresh: bool = False  # whether only unmarked rows are output
+    numbers: int = 0  # that tell a row among the known ones; 0: all rows are output
     undone: Sequence[Counter] = ()  # the counters to reset if there is no room for rows
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
@@ -51,15 +51,17 @@ class CodeEmitter(Spoken):
         self._line("}")
 
     def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
-        """Outputs a row. The arguments for a fresh row start with the marks, and the row's place in
-        them."""
-        columns = [self._expr(arg) for arg in args]
-        marks = (columns.pop(0), columns.pop(0)) if fresh else None
+        """Outputs a row. The arguments for a fresh row start with the marks or the set of known
+        rows, and the row's numbers there."""
+        values = [self._expr(arg) for arg in (args[1:] if fresh else args)]
+        count = len(values) - len(self.outputs)
+        numbers, columns = values[:count], values[count:]
+        self.numbers = max(self.numbers, count)
         if self._inside is None:
-            self._write("t.rank == 0", columns, marks)
+            self._write("t.rank == 0", columns, numbers)
             return
-        if marks is not None:
-            self._line(f"give_place = {marks[1]};")
+        for at, number in enumerate(numbers):
+            self._line(f"number{at} = {number};")
         for at, column in enumerate(columns):
             self._line(f"give{at} = {column};")
         self._line("gives = true;")
@@ -81,27 +83,35 @@ class CodeEmitter(Spoken):
         given = counts, values, length, yes, key, low, amount
         self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
 
-    def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
+    def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
 
         Fresh rows are marked only once there is room for them, since marked rows are final.
         """
+        is_known, adds, given = "is_marked", "mark_first", f"(marks, {', '.join(numbers)})"
+        if "known" in self.arrays:
+            is_known, adds = (
+                ("has_key", "add_key") if len(numbers) == 1 else ("has_pair", "add_pair")
+            )
+            given = f"(known, known_n, {', '.join(numbers)})"
+            self.lengths.add("known")
         with self._braces(""):
-            if marks is not None:
-                self.fresh = True
-                self._line(f"const bool comes = {mine} && !is_marked({', '.join(marks)});")
-            votes = "ballot(t, comes)" if marks else "1u" if mine != "gives" else "ballot(t, gives)"
+            if numbers:
+                self._line(f"const bool comes = {mine} && !{is_known}{given};")
+            votes = (
+                "ballot(t, comes)" if numbers else "1u" if mine != "gives" else "ballot(t, gives)"
+            )
             self._line(f"const u32 votes = {votes};")
             with self._braces("if (votes != 0u)"):
-                if marks is not None:
+                if numbers:
                     self._line("pool_mark(work.pool);")
                 back = "".join(f"{each.name} = {each.kept}; " for each in self.undone)
                 undone = f"{{ {back}goto finish; }}" if back else "goto finish;"
                 self._line(f"if (!room(t, run, work, bits_of(votes))) {undone}")
-                if marks is not None:
-                    self._line(f"const bool first = comes && mark_first({', '.join(marks)});")
+                if numbers:
+                    self._line(f"const bool first = comes && {adds}{given};")
                     self._line("const u32 news = ballot(t, first);")
-                news, mine = ("news", "first") if marks is not None else ("votes", mine)
+                news, mine = ("news", "first") if numbers else ("votes", mine)
                 with self._braces(f"if ({mine})"):
                     self._line(f"const i64 row = row_of(run, work) + before(t, {news});")
                     for at, (column, kind) in enumerate(zip(columns, self.outputs, strict=True)):

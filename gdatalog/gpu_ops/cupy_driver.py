@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import Error, MemoryLimitError
+from gdatalog.gpu_ops import graph_loops
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import (
     CupyCopied,
@@ -28,16 +29,19 @@ from gdatalog.gpu_ops.copies import (
     is_cudas,
 )
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
+from gdatalog.gpu_ops.driver_library import Refused
+from gdatalog.gpu_ops.graph_loops import GraphLoops
+from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
 # until AWAKE seconds it gives way to other threads, but does not sleep, since the shortest sleep
 # takes 50 microseconds. Then it sleeps between polls: for 1/SHARE of the time that it has waited,
 # at least SHORT_PAUSE and at most PAUSE. A driver that must not spin sleeps from the start.
-BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 16  # seconds
+BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 64  # seconds
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
@@ -45,6 +49,14 @@ MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
 _give_way = getattr(os, "sched_yield", partial(sleep, 0))
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
+
+
+def pause(waited: float, spins: bool = True) -> None:
+    """A moment between two polls of a wait that has taken so many seconds."""
+    if waited > AWAKE or not spins:
+        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
+    elif waited > BUSY:
+        _give_way()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +68,18 @@ class Reading:
 
 
 class _Relieved:
-    """An allocator that frees unused memory and retries once when an allocation fails."""
+    """An allocator that frees a driver's unused memory and retries once when an allocation
+    fails."""
 
-    def __init__(self, allocate: Callable[[int], Any], relief: Callable[[], None]) -> None:
-        self._allocate, self._relief = allocate, relief
+    def __init__(self, allocate: Callable[[int], Any], driver: CupyDriver) -> None:
+        self.allocate, self.driver = allocate, driver
 
     def __call__(self, size: int) -> Any:
         try:
-            return self._allocate(size)
+            return self.allocate(size)
         except MemoryError:
-            self._relief()
-        return self._allocate(size)
+            self.driver.relief()
+        return self.allocate(size)
 
 
 class CupyDriver:
@@ -122,8 +135,10 @@ class CupyDriver:
                     cuda.runtime.setDevice(self.number)
                     self._mine.current = True
                 allocator = cuda.get_allocator()  # may be RMM's, or ours already
+                if isinstance(allocator, _Relieved) and allocator.driver is not self:
+                    allocator = allocator.allocate  # within the use of another GPU
                 if not isinstance(allocator, _Relieved):
-                    allocator = _Relieved(allocator, lambda: self.relief())
+                    allocator = _Relieved(allocator, self)
                 with cuda.using_allocator(allocator):
                     yield
         except MemoryError as problem:
@@ -143,10 +158,14 @@ class CupyDriver:
         """
         return self.xp.copy(array)
 
-    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, CupyKernel]:
+    def kernels(
+        self, source: str, names: Sequence[str], label: str, linked: bool = False
+    ) -> dict[str, CupyKernel]:
         """The kernels of a source, compiled or from a cache. `whole` must have expanded the
-        source's includes. `label`: the rule, for errors."""
-        module = loaded(self._cupy.cuda, self._cupy.__version__, self._capability, source, label)
+        source's includes. `label`: the rule, for errors. `linked`: the driver compiles the rest,
+        because the source calls a function of the driver's."""
+        of = self._cupy.__version__, self._capability, source, label, linked
+        module = loaded(self._cupy.cuda, *of)
         made: dict[str, CupyKernel] = {}
         for name in names:
             function = module.get_function(name)
@@ -239,6 +258,43 @@ class CupyDriver:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
+    def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
+        """The launches of a function as a graph that repeats them while `words[at]` is not 0, as
+        one launch. None: the driver has no such graphs. The function has run before, and its
+        arguments stay; it does not wait."""
+        loops = self._loops
+        if loops is None:
+            return None
+        graphs, condition = loops
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+
+        def ending(value: int) -> None:
+            condition.launch(1, 1, [words, at, value])
+
+        try:
+            with stream:
+                found = graphs.repeating(stream.ptr, launch, ending)
+        except Refused:
+            self._loops = None
+            return None
+        return lambda: found(self._cupy.cuda.get_current_stream().ptr)
+
+    @cached_property
+    def _loops(self) -> tuple[GraphLoops, CupyKernel] | None:
+        """What graphs with loops need, if the driver has them."""
+        graphs = graph_loops.opened(self.number)
+        if graphs is None:
+            return None
+        try:
+            source, name = whole(graph_loops.SOURCE), "set_condition"
+            condition = self.kernels(source, [name], "a loop of kernels", linked=True)[name]
+            condition.resident(1)  # loads it
+        except Exception as problem:
+            if is_cudas(problem) or isinstance(problem, Error):
+                return None
+            raise
+        return graphs, condition
+
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
@@ -246,6 +302,11 @@ class CupyDriver:
         event = self._cupy.cuda.Event(disable_timing=True)
         event.record()
         return Reading(event, fetch)
+
+    def ended(self, reading: Reading) -> bool:
+        """Whether `wait` would not wait for a reading; or the kernels before it have failed."""
+        status: int = self._cupy.cuda.runtime.eventQuery(reading.event.ptr)
+        return status != NOT_READY
 
     def wait(
         self,
@@ -266,17 +327,12 @@ class CupyDriver:
             while True:
                 try:
                     # `event.done` stays false after a kernel has failed.
-                    status = self._cupy.cuda.runtime.eventQuery(reading.event.ptr)
-                    if status != NOT_READY:
+                    if self.ended(reading):
                         reading.event.synchronize()
                         break
                     if asked is None:
                         poll()
-                    waited = perf_counter() - started
-                    if waited > AWAKE or not self.spins:
-                        sleep(min(PAUSE, max(SHORT_PAUSE, waited / SHARE)))
-                    elif waited > BUSY:
-                        _give_way()
+                    pause(perf_counter() - started, self.spins)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise

@@ -122,28 +122,32 @@ def bare(source: str) -> str:
     return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
 
 
-def loaded(cuda: Any, version: str, capability: str, source: str, label: str) -> Any:
+def loaded(
+    cuda: Any, version: str, capability: str, source: str, label: str, linked: bool = False
+) -> Any:
     """A source as a CUDA module: its machine code is read from the cache, or compiled and cached.
 
     `cuda`: CuPy's module; `version`: of CuPy, whose package chooses the compiler; `capability`: of
-    the GPU, such as "90"; `label`: the rule, for errors.
+    the GPU, such as "90"; `label`: the rule, for errors; `linked`: as PTX, whose unknown functions
+    the driver links.
     """
     source = bare(source)
-    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source)
+    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source, linked)
     name = "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
     code = cache.read(name)
     if code is None:
-        code = _compiled(cuda.nvrtc, capability, source, label)
+        code = _compiled(cuda.nvrtc, capability, source, label, linked)
         cache.keep(name, code)
     module = cuda.function.Module()
     module.load(code)
     return module
 
 
-def _compiled(nvrtc: Any, capability: str, source: str, label: str) -> bytes:
-    """Machine code, or PTX, which the driver compiles, for a GPU newer than NVRTC."""
-    newest = max(nvrtc.getSupportedArchs())
-    known = int(capability) <= newest
+def _compiled(nvrtc: Any, capability: str, source: str, label: str, linked: bool) -> bytes:
+    """Machine code; or PTX, which the driver compiles, if it is to be linked, or for a GPU newer
+    than NVRTC."""
+    newest = min(int(capability), max(nvrtc.getSupportedArchs()))
+    known = newest == int(capability) and not linked
     architecture = f"-arch=sm_{capability}" if known else f"-arch=compute_{newest}"
     program = nvrtc.createProgram(source, "kernels.cu", (), ())
     try:

@@ -12,14 +12,15 @@ from typing import Any
 
 from gdatalog.calls import Block, LoopRun
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
-from gdatalog.gpu_ops.launch import WHOLE, Part
+from gdatalog.gpu_ops.launch import WHOLE, Part, Steps, finished
 from gdatalog.gpu_ops.paged_tries import Paged
-from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import KeptLaunch, Walks
+from gdatalog.gpu_ops.walk import PreparedLoops, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -99,21 +100,33 @@ class Gpu:
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         return self.driver.compiles_ahead and self.walks.soon(printed, label)
 
-    def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
-        """Runs a plan, or a part of its units, depth-first."""
-        return self.walks.run(run, wanted, part)
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """Runs a plan depth-first."""
+        return self.walks.run(run, wanted)
 
     def rounds(self, relations: Sequence[GrowingRows], limits: Limits) -> DeviceRounds:
         """The rounds of a fixpoint with these relations, without rules yet."""
         return DeviceRounds(self.walks, self.ops.kernels, relations, limits)
 
-    def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
+    def keep(self, key: object, kept: Any) -> None:
+        """Keeps a fixpoint for later runs."""
+        self.walks.fixpoints.keep(key, kept)
+
+    def kept_of(self, key: object) -> Any | None:
+        """Takes a fixpoint that was kept."""
+        return self.walks.fixpoints.take(key)
+
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """The launch of a plan over its tries, for runs with other parameters."""
         return self.walks.prepared(run, has_run)
 
-    def follow(
-        self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
-    ) -> list[list[Block]]:
+    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
+        """Runs a partitioned fixpoint."""
+        return finished(self.following(run, rooms), self.driver, run.limits)
+
+    def following(
+        self, run: LoopRun, rooms: Sequence[Any], part: Part = WHOLE
+    ) -> Steps[list[list[Block]]]:
         """The rows of a partitioned fixpoint, or of a part of its values. A tile has a worklist and
         marks for one value at a time.
 
@@ -123,7 +136,7 @@ class Gpu:
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
-        blocks = self.walks.run(run, None, part, own)
+        blocks = yield from self.walks.steps(run, None, part, own)
         if not run.printed.outputs:
             return [[] for _ in rooms]
         if len(rooms) == 1:

@@ -3,8 +3,9 @@
 The first GPU builds rows and tries. A join or fixpoint that is large enough runs on all GPUs. The
 others copy the tries that it reads, from device to device, and keep them as long as the first GPU
 does. The units of the first level (`kernels/work.cuh`) are divided into n pieces. A piece has every
-n-th interval of units, so that all pieces cost about the same. Each GPU has a host thread, which
-claims one piece after the other from a counter. The first GPU copies the results.
+n-th interval of units, so that all pieces cost about the same. One thread launches on all GPUs and
+waits for whichever ends first, which gets the next piece from a counter. The first GPU copies the
+results. Joins that run breadth-first have a thread for each GPU (`helper.py`).
 
 An error or an interrupt on one GPU stops all of them. A GPU that has failed is not used again.
 """
@@ -12,25 +13,34 @@ An error or an interrupt on one GPU stops all of them. A GPU that has failed is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from threading import Event
+from time import perf_counter
 from typing import Any, TypeGuard
+
+import numpy as np
 
 from gdatalog.calls import COUNTS, Block, LoopRun
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.copied_tries import CopiedTries
+from gdatalog.gpu_ops.cupy_driver import CupyDriver, pause
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.helper import Copies, Found, Helper, HelperStopped, Pieces
-from gdatalog.gpu_ops.launch import WHOLE, Part
+from gdatalog.gpu_ops.helper import Helper, HelperStopped, Pieces
+from gdatalog.gpu_ops.launch import Launch, Part, Steps
 from gdatalog.gpu_ops.rows import Array
+from gdatalog.gpu_ops.share import Found, Share
+from gdatalog.gpu_ops.walk import KeptLaunch, PreparedLoops
 from gdatalog.limits import Limits
 from gdatalog.plan.placement import Shared
-from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
+from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import PoolTask, begun
 
 PATIENCE = 0.005  # seconds between two checks for a stop
+BY_VALUE = "counts_"  # begins the names of a fixpoint's counts by value
 
 
 class DeviceGroup(Gpu):
@@ -43,7 +53,8 @@ class DeviceGroup(Gpu):
         for driver in drivers[1:]:
             with driver.use():
                 self.others.append(Gpu(driver, memory))
-        self.copies = {gpu.name: Copies(gpu.driver) for gpu in self.others}
+        self.copies = {gpu.name: CopiedTries(gpu, self._drop_launches) for gpu in self.others}
+        self.kept.dropping = self._drop_launches
         self._under_way: list[PoolTask] = []
 
     @property
@@ -55,28 +66,42 @@ class DeviceGroup(Gpu):
     def members(self) -> tuple[str, ...]:
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
-    def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """Runs a plan depth-first, on all GPUs if the plan's placement says so."""
         if run.shared is None or not run.printed.parallel:
-            return super().walk(run, wanted, part)
+            return super().walk(run, wanted)
 
-        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
-            return [gpu.walk(run, wanted, part)]
+        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Steps[Found]:
+            return _only(gpu.walks.steps(run, wanted, part))
 
-        (found,) = self._share_loops(piece, run, run.shared)
+        (found,) = self._deal(piece, run, run.shared)
         return found
 
-    def follow(
-        self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
-    ) -> Found:
+    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> Found:
         """Runs a partitioned fixpoint, on all GPUs if the plan's placement says so."""
         if run.shared is None:
-            return super().follow(run, rooms, first, part)
+            return super().follow(run, rooms, first)
 
-        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
-            return gpu.follow(run, rooms, first, part)
+        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Steps[Found]:
+            return gpu.following(run, rooms, part)
 
-        return self._share_loops(piece, run, run.shared)
+        return self._deal(piece, run, run.shared)
+
+    def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
+        """The launches of a plan over its tries, for runs with other parameters; None also if it
+        runs in more pieces than there are GPUs."""
+        if run.shared is None or not run.printed.parallel:
+            return super().prepared(run, has_run)
+        if run.shared.pieces > 1:
+            return None
+        launches: list[tuple[Gpu, KeptLaunch]] = []
+        for gpu, own in self._runs(run):
+            with gpu.driver.use():
+                kept = gpu.walks.prepared(own, has_run)
+            if kept is None:
+                return None
+            launches.append((gpu, kept))
+        return GroupLaunch(self, launches)
 
     def together(
         self,
@@ -85,12 +110,45 @@ class DeviceGroup(Gpu):
         tries: Sequence[Trie],
         limits: Limits,
     ) -> Found:
-        """Runs all pieces of a join or fixpoint."""
+        """Runs all pieces of a breadth-first join, each GPU in a thread of its own."""
+        self._wait()
+        _add_up(tries)
+        self.driver.synchronize()  # the others may only copy finished arrays
+        parts = (1 + len(self.others)) * shared.pieces
+        claims, stop = self.claims(), Event()
+        helpers = [
+            Helper(gpu, self.copies[gpu.name], tries, limits, stop)
+            for gpu in self.others
+            if self.copies[gpu.name].fits(tries)
+        ]
+        own = Pieces(self.driver.name)
 
-        def run(gpu: Gpu, tries: Sequence[Trie], _: object, limits: Limits, part: Part) -> Found:
-            return piece(gpu.ops, tries, limits, part[0])
+        def stopped() -> None:
+            if stop.is_set():
+                raise HelperStopped
 
-        return self._share(run, shared, None, tries, {}, limits)
+        try:
+            with limits.checking(stopped):
+                for helper in helpers:
+                    self._under_way.append(begun(helper.runs(piece, claims, parts)))
+                own.take(claims, parts, lambda part: piece(self.ops, tries, limits, part))
+                while not all(task.wait(PATIENCE) for task in self._under_way):
+                    limits.poll()
+        except HelperStopped:
+            pass  # another GPU has the error
+        finally:
+            stop.set()
+            self._wait()
+        for helper in helpers:
+            if helper.error is not None:
+                with self._explaining(helper.gpu):
+                    raise helper.error
+        found = own.found
+        for pieces in (own, *(helper.pieces for helper in helpers)):
+            shared.work_of[pieces.name] = pieces.work
+            found |= {} if pieces is own else self._brought(pieces.found)
+        self.driver.synchronize()  # before the others' arrays are freed
+        return _in_order(found)
 
     def close(self) -> None:
         """Frees everything on all GPUs."""
@@ -107,117 +165,199 @@ class DeviceGroup(Gpu):
         """The numbers of pieces in order. `next` is atomic, so threads can share the iterator."""
         return count()
 
+    def run(self, shares: Sequence[Share], parts: int, limits: Limits) -> Found:
+        """Runs all pieces, each GPU those that its share takes; returns their rows by relation, on
+        the first GPU or on the host. Adds the other GPUs' counts to the first GPU's."""
+        claims, busy, at, since = self.claims(), list(shares), shares[0], perf_counter()
+        try:
+            while busy:
+                ended = [share for share in busy if share.ended]
+                for at in ended:
+                    if not at.go_on(claims, parts, limits.poll):
+                        busy.remove(at)
+                if ended:
+                    since = perf_counter()
+                else:
+                    at = shares[0]
+                    limits.poll()
+                    pause(perf_counter() - since)
+        except BaseException:
+            for share in shares:
+                share.stop()
+            with self._explaining(at.gpu):
+                raise
+        first, *others = shares
+        for share in others:
+            first.found |= self._brought(share.found)
+            self._add_counts(first.beside, share.beside)
+        self.driver.synchronize()  # before the others' arrays are freed
+        return _in_order(first.found)
+
+    def _deal(
+        self, piece: Callable[[Gpu, LoopRun, Part], Steps[Found]], run: LoopRun, shared: Shared
+    ) -> Found:
+        """Runs all pieces of printed loops."""
+        parts = (1 + len(self.others)) * shared.pieces
+
+        def share(gpu: Gpu, run: LoopRun) -> Share:
+            return Share(gpu, lambda part: piece(gpu, run, (part, parts)), run.beside)
+
+        runs = list(self._runs(run))
+        shares = [share(gpu, own) for gpu, own in runs]
+        found = self.run(shares, parts, run.limits)
+        for each in shares:
+            shared.work_of[each.driver.name] = each.work
+        if run.kept is not None and all(own.kept for _, own in runs):
+            run.kept.append(KeptRuns({gpu.driver.name: own for gpu, own in runs}))
+        return found
+
+    def _runs(self, run: LoopRun) -> Iterator[tuple[Gpu, LoopRun]]:
+        """The run on the first GPU, and on each that has room for the tries, over its copies. Each
+        has what it has kept of an earlier run."""
+        known: Mapping[str, LoopRun] = run.kept.pop().runs if run.kept else {}
+        run = replace(run, shared=None)
+        for gpu in (self, *self.others):
+            before = known.get(gpu.driver.name)
+            kept = before.kept if before is not None else None if run.kept is None else []
+            if gpu is self:
+                yield self, replace(run, kept=kept)
+                _add_up(run.tries)
+                self.driver.synchronize()  # the others may only copy finished arrays
+                continue
+            copies = self.copies[gpu.name]
+            if not copies.fits(run.tries):
+                continue
+            gpu.walks.loops_like(self.walks, run.printed)
+            with self._explaining(gpu), gpu.driver.use():
+                tries = list(map(copies.trie, run.tries))
+                if before is None:
+                    beside = {name: _given(gpu, name, array) for name, array in run.beside.items()}
+                else:
+                    beside = before.beside
+                    for name in beside:
+                        if name.startswith(BY_VALUE):
+                            gpu.driver.clear(beside[name])
+            limits = apart(run.limits)
+            yield gpu, replace(run, tries=tries, beside=beside, limits=limits, kept=kept)
+
+    def _brought(self, found: Mapping[int, Found]) -> dict[int, Found]:
+        """Another GPU's rows, on this one; those on the host stay there."""
+
+        def brought(column: Array) -> Array:
+            return column if is_on_host(column) else self.driver.copied(column)
+
+        return {
+            part: [[tuple(map(brought, block)) for block in blocks] for blocks in relations]
+            for part, relations in found.items()
+        }
+
+    def _add_counts(self, own: Mapping[str, Array], others: Mapping[str, Array]) -> None:
+        for name, array in others.items():
+            if name == COUNTS:  # a host array
+                own[name][:] += array
+            elif name.startswith(BY_VALUE):
+                self.ops.xp.add(own[name], self.driver.copied(array), out=own[name])
+
     def _wait(self) -> None:
         """Waits for threads that still run after an interrupt."""
         while self._under_way:
             self._under_way[-1].wait()
             self._under_way.pop()
 
-    def _share_loops(
-        self, piece: Callable[[Gpu, LoopRun, Part], Found], run: LoopRun, shared: Shared
-    ) -> Found:
-        """Runs all pieces of printed loops."""
-        run = replace(run, scope=run.printed.expressions.arguments(run.scope), shared=None)
-
-        def one(
-            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Array], limits: Limits, part: Part
-        ) -> Found:
-            return piece(gpu, replace(run, tries=tries, beside=beside, limits=limits), part)
-
-        return self._share(one, shared, run.printed, run.tries, run.beside, run.limits)
-
-    def _share(
-        self,
-        run: Callable[..., Found],
-        shared: Shared,
-        printed: PrintedPlan | None,
-        tries: Sequence[Trie],
-        beside: Mapping[str, Array],
-        limits: Limits,
-    ) -> Found:
-        """Runs all pieces; returns their rows by relation, on the first GPU."""
-        self._wait()
-        if printed is not None:  # before the threads start: Python 3.11 parses in one at a time
-            for gpu in self.others:
-                gpu.walks.loops_like(self.walks, printed)
-        for trie in tries:
-            _ = isinstance(trie, Trie) and trie.total  # computes it here, before threads read it
-        self.driver.synchronize()  # the others may only copy finished arrays
-        parts = (1 + len(self.others)) * shared.pieces
-        claims, stop = self.claims(), Event()
-        helpers = [
-            Helper(gpu, self.copies[gpu.name], tries, beside, limits, stop)
-            for gpu in self.others
-            if self.copies[gpu.name].fits(tries)
-        ]
-        own = Pieces(self.driver.name)
-
-        def stopped() -> None:
-            if stop.is_set():
-                raise HelperStopped
-
-        def here(part: int) -> Found:
-            return run(self, tries, beside, limits, (part, parts))
-
-        self._spin(False)
-        try:
-            with limits.checking(stopped):
-                for helper in helpers:
-                    self._under_way.append(begun(helper.runs(run, claims, parts)))
-                own.take(claims, parts, here)
-                while not all(task.wait(PATIENCE) for task in self._under_way):
-                    limits.poll()
-        except HelperStopped:
-            pass  # another GPU has the error
-        finally:
-            stop.set()
-            self._spin(True)
-            self._wait()
-        self._raise(helpers)
-        for pieces in (own, *(helper.pieces for helper in helpers)):
-            shared.work_of[pieces.name] = pieces.work
-        return self._together(own, helpers, beside)
-
-    def _spin(self, spins: bool) -> None:
+    def _drop_launches(self) -> None:
         for gpu in (self, *self.others):
-            gpu.driver.spins = spins
+            gpu.walks.drop_launches()
 
-    def _raise(self, helpers: Sequence[Helper]) -> None:
-        """Raises the first error of the other GPUs, if any. GPUs that failed are not used again."""
-        errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
-        for gpu, error in errors:
-            if _lost(error):
+    @contextmanager
+    def _explaining(self, gpu: Gpu) -> Iterator[None]:
+        """Says what an error on another GPU than the first means; one that has failed is not used
+        again."""
+        try:
+            yield
+        except (DeviceError, MemoryLimitError) as error:
+            if gpu is not self and _lost(error):
                 self.others.remove(gpu)
                 self.copies.pop(gpu.name)
-        for _, error in errors:
-            if _lost(error):
+                self._drop_launches()
                 error.hint = f"please report this; queries run on {self.name} from now on"
-            if isinstance(error, MemoryLimitError) and isinstance(error.__cause__, MemoryError):
-                raise DeviceError(
-                    error.message,
-                    hint=f'ask for less at once, or leave it out: device="{self.driver.name}"',
-                ) from error
-            raise error
+            elif gpu is not self and isinstance(error.__cause__, MemoryError):
+                hint = f'ask for less at once, or leave it out: device="{self.driver.name}"'
+                raise DeviceError(error.message, hint=hint) from error
+            raise
 
-    def _together(
-        self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Array]
-    ) -> Found:
-        """The rows of all pieces, in order. Adds the other GPUs' counts to the first GPU's."""
-        found: dict[int, Found] = dict(own.found)
-        for helper in helpers:
-            for name, array in helper.results():
-                if name == COUNTS:  # a host array
-                    beside[name][:] += array
-                else:
-                    self.ops.xp.add(beside[name], self.driver.copied(array), out=beside[name])
-            for part, relations in helper.pieces.found.items():
-                found[part] = [
-                    [tuple(map(self.driver.copied, block)) for block in blocks]
-                    for blocks in relations
-                ]
-        self.driver.synchronize()  # before the others' arrays are freed
-        columns = zip(*(found[part] for part in sorted(found)), strict=True)
-        return [[block for blocks in relation for block in blocks] for relation in columns]
+
+class KeptRuns:
+    """A fixpoint that is kept: by GPU, the run with its arguments and launch, without tries."""
+
+    def __init__(self, runs: Mapping[str, LoopRun]) -> None:
+        self.runs = {name: replace(run, tries=()) for name, run in runs.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the buffers on the GPU that has most."""
+        return max(launch.nbytes for run in self.runs.values() for launch in run.kept or ())
+
+
+class GroupLaunch:
+    """The launches of a join that GPUs share, for a query that is asked again: a piece each."""
+
+    def __init__(self, group: DeviceGroup, launches: Sequence[tuple[Gpu, KeptLaunch]]) -> None:
+        self._group, self._launches = group, launches
+
+    def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
+        """As of `PreparedLoops`."""
+        shares: list[Share] = []
+        taken: list[tuple[KeptLaunch, Launch]] = []
+        parts = len(self._launches)
+        for gpu, kept in self._launches:
+            own = limits if gpu is self._group else apart(limits)
+            with gpu.driver.use():
+                there = gpu.driver.name in self._group.members
+                launch = kept.taken(scope, own) if there else None
+            if launch is None:
+                for each, before in taken:
+                    each.keep(before)
+                return None
+            taken.append((kept, launch))
+            begin = partial(_steps, kept, launch, own, parts)
+            shares.append(Share(gpu, begin, {}))
+        (found,) = self._group.run(shares, parts, limits)
+        return found
+
+
+def _steps(kept: KeptLaunch, launch: Launch, limits: Limits, parts: int, part: int) -> Steps[Found]:
+    return _only(kept.steps(launch, limits, (part, parts)))
+
+
+def _only(steps: Steps[list[Block]]) -> Steps[Found]:
+    """The blocks of the only relation."""
+    return [(yield from steps)]
+
+
+def apart(limits: Limits) -> Limits:
+    """The limits of another GPU, whose memory is its own."""
+    return Limits(limits.chunk, limits.memory and limits.spare())
+
+
+def _given(gpu: Gpu, name: str, array: Array) -> Array:
+    """An argument on another GPU. Counts start at zero on each GPU."""
+    if name == COUNTS:
+        return np.zeros_like(array)
+    if name.startswith(BY_VALUE):
+        return gpu.driver.xp.zeros(array.shape, dtype=array.dtype)
+    return gpu.driver.copied(array)
+
+
+def _add_up(tries: Sequence[Trie]) -> None:
+    """Computes here what others could not read."""
+    for trie in tries:
+        _ = isinstance(trie, Trie) and trie.total
+
+
+def _in_order(found: Mapping[int, Found]) -> Found:
+    """The rows of all pieces by relation, in the order of the pieces."""
+    columns = zip(*(found[part] for part in sorted(found)), strict=True)
+    return [[block for blocks in relation for block in blocks] for relation in columns]
 
 
 def _lost(error: BaseException) -> TypeGuard[DeviceError]:

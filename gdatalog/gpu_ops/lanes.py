@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.trie import Trie
 
 TILES = (1, 2, 4, 8, 16, 32)
@@ -16,6 +17,8 @@ def lanes_for(tries: Sequence[Trie]) -> int:
     """The tile width for loops over the lists of these tries, from their mean length. Slices use
     the mean of the whole trie, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0
+    if any(isinstance(trie, HashTrie) for trie in tries):
+        return TILES[-1]  # their lists may become long
     for trie in tries:
         for level in (trie.whole or trie).levels[1:]:
             lists = max(1, len(level.offsets) - 1)

@@ -10,8 +10,8 @@ loops run. So tiles only read them, and none waits for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -39,6 +39,7 @@ from gdatalog.gpu_ops.control_words import (
     Word,
     capacity,
 )
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists
 from gdatalog.gpu_ops.loops import LoopKernel
@@ -53,6 +54,12 @@ from gdatalog.storage.trie import Trie
 
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
+
+Found = TypeVar("Found")
+# Launches, one after the other: the control words of each, and what is read after it. Whoever has
+# waited for it sends what was read; the last one gives what is found.
+Steps = Generator[tuple[Array, Any], Any, Found]
+STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
@@ -108,24 +115,20 @@ class Launch:
         loops: LoopKernel,
         kernel: CupyKernel,
         run: LoopRun,
-        part: Part,
         rooms: Mapping[str, int],
     ) -> None:
         self.shared, self.loops, self.kernel = shared, loops, kernel
-        self.part, self.rooms, self.limits = part, rooms, run.limits
+        self.part, self.rooms, self.limits = WHOLE, rooms, run.limits
         self.thresholds = run.settings.thresholds
         # Whether only new rows are output; these are final once they are written.
-        self.fresh = "marks" in run.beside
+        self.fresh = "marks" in run.beside or "known" in run.beside
         self.xp: Any = shared.driver.xp
         self.wanted = EVERYTHING
         tries = [run.tries[at] for at in run.printed.which]
         self.again = all(isinstance(trie, Trie) for trie in tries)
         self._tries = [ref(trie) for trie in tries] if self.again else []
-        # Constants and tables depend on the scope; a group of devices passes the arrays instead.
-        found = run.scope
-        self.constants: Mapping[str, Array] = (
-            found if isinstance(found, dict) else run.printed.expressions.arguments(found)
-        )
+        # Constants and tables depend on the scope.
+        self.constants: Mapping[str, Array] = run.printed.expressions.arguments(run.scope)
         self.given = {**self._inputs(tries, run.beside), **run.beside}
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
@@ -222,11 +225,15 @@ class Launch:
 
     # ---------------------------------------------------------------------------------- runs
 
-    def blocks(self, limits: Limits, wanted: int | None, brief: bool = False) -> list[Block]:
-        """The rows, as blocks of columns: launches until no work is left. Blocks of one row a
-        worker lie on the host, if no other device has a part of the work; if `brief`, so do few
+    def steps(
+        self, limits: Limits, wanted: int | None, brief: bool = False, part: Part = WHOLE
+    ) -> Steps[list[Block]]:
+        """The rows, as blocks of columns: launches until no work is left of this part of the units
+        of the plan's first level. Blocks of one row a worker lie on the host; if `brief`, so do few
         rows."""
         self.limits, pool, found, driver = limits, self.pool, _FoundBlocks(), self.shared.driver
+        if part != self.part:
+            self.part, self._listed = part, None
         self.wanted = EVERYTHING if wanted is None else wanted
         self._take_queue()
         self.limits.charge("lists of tiles", self.scratch_bytes)
@@ -234,7 +241,7 @@ class Launch:
             self._make_room(found, pool.nbytes)
             for array in self.cleared:  # a launch that ended early leaves marks, or counts
                 driver.clear(array)
-            status, counts, outputs = self._launched(pool, brief)
+            status, counts, outputs = yield from self._launched(pool, brief)
             rows = self._drain(outputs, counts, self.block_rows)
             if rows is not None:
                 found.blocks.append(rows)
@@ -278,18 +285,17 @@ class Launch:
             found.apart, held = len(found.blocks), 0
         self.limits.charge("blocks", held + size)
 
-    def _launched(self, pool: _Pool, brief: bool) -> tuple[int, Array, Sequence[Array]]:
-        """Launches the kernel and waits for it; returns why it ended, how many rows each block that
-        it asked for has, and the blocks."""
+    def _launched(self, pool: _Pool, brief: bool) -> Steps[tuple[int, Array, Sequence[Array]]]:
+        """Launches the kernel; returns why it ended, how many rows each block that it asked for
+        has, and the blocks."""
         driver, control, outputs = self.shared.driver, self.control, pool.outputs
-        here = self.loops.printed.single and self.part is WHOLE
+        here = self.loops.printed.single
         reads: tuple[Array, ...] = (control, *outputs)
         if outputs and not here:
             driver.clear(pool.counts)
             reads = control, *(pool.few if brief else (pool.counts,))
         self.kernel.launch(self.grid, THREADS, self._arguments(pool))
-        stop = (Word.STOP,), int(Reason.STOPPED)
-        words, *found = driver.wait(self.limits.poll, control, *stop, driver.reading(reads))
+        words, *found = yield control, driver.reading(reads)
         status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
         if status in (Reason.FAILED, Reason.OVERFLOWED):
             raise GiveUp
@@ -416,3 +422,17 @@ class Launch:
             given = xp.asarray(starts), xp.asarray(counts.astype(np.int64))
             _, positions = self.shared.ops.expand(*given, total)
         return tuple(output[positions] for output in outputs)
+
+
+def finished(steps: Steps[Found], driver: CupyDriver, limits: Limits) -> Found:
+    """Waits for one launch after the other, and returns what is found."""
+    read: Any = None
+    try:
+        while True:
+            control, reading = steps.send(read)
+            read = driver.wait(limits.poll, control, *STOP, reading)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    finally:
+        steps.close()

@@ -139,12 +139,13 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         parameters += ["ARRAY(const i64) rooms", "ARRAY(i64) lent", "i64 classes"]
     wide = ["double" if kind == "double" else "i64" for kind in columns]
     give = [f"    {kind} give{at} = 0;" for at, kind in enumerate(wide)]
-    give += ["    i64 give_place = 0;"] if translation.fresh else []
+    give += [f"    i64 number{at} = 0;" for at in range(translation.numbers)]
     give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
+    hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
     lines = [
-        _HEAD,
+        '#include "hashing.cuh"\n' * hashed + _HEAD,
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",

@@ -1,145 +1,56 @@
-"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap.
+"""The rounds of a fixpoint on a device, whose kernels tell new rows by a bitmap or a hash set.
 
 The kernels of all rules are prepared once. How many rows there are, and which of them are new, is
-in the device's memory (`kernels/rounds.cuh`). So the host queues the next round before it knows how
-many rows the last one has found, and reads a few words after each; a round without new rows does
-nothing. Rows are appended behind those of earlier rounds, for which the host makes room beforehand.
+in the device's memory (`kernels/rounds.cuh`). Where the driver has graphs with loops, the device
+repeats rounds by itself; it leaves the loop when no row is new, when there may be no room for
+another round, or when a kernel has ended early. Elsewhere the host queues the next round before it
+knows how many rows the last one has found, and reads a few words after each; a round without new
+rows does nothing. Rows are appended behind those of earlier rounds, for which the host makes room
+beforehand. Rules that read all rows of a growing relation, or the old ones, look them up in hash
+tries, which get the new rows behind each round (`growing.py`).
+
+The same rounds may run again, over the same tries: then only the bitmaps, the queues and the words
+are cleared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
-from gdatalog.calls import GiveUp, LoopRun, Outside
+from gdatalog.calls import GiveUp, Outside
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.control_words import CONTROL_WORDS, SLOT_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.cupy_kernel import CupyKernel
-from gdatalog.gpu_ops.kernels import Kernels, type_of
-from gdatalog.gpu_ops.launch import WHOLE, Launch
+from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
+from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of
+from gdatalog.gpu_ops.growing_rows import GrowingRows
+from gdatalog.gpu_ops.kernels import Kernels
+from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
-from gdatalog.printer.nest_state import ARRAY
-from gdatalog.records import dataclass
+from gdatalog.storage.on_device import LentRows
 
-# The words of `kernels/rounds.cuh`.
-HALTED, BOARD_WORDS = 0, 1
-ROWS, BEGIN, END, GROWN_WORDS = 0, 1, 2, 3
+# The words of `kernels/board.cuh`.
+HALTED, GOES_ON, ROUNDS, LOG, BOARD_WORDS = 0, 1, 2, 3, 4
+ROWS, BEGIN, END, LIMIT, GROWN_WORDS = 0, 1, 2, 3, 4
 FOUND, FOLLOWS, SIZES, CONTROL, FOLLOWER_WORDS = 0, 1, 2, 3, 4
+INDEX_OF, LACKS, FROM, TO, INDEX_WORDS = 0, 1, 2, 3, 4
 
+LOGGED: Final = 128  # rounds that are logged
 RECORDED_FROM = 4  # rounds with the same launches, from which on one launch queues all of them
 LINE = 16  # words to which control words are aligned
-POOL_SHARE = 16  # a pool takes at most this part of the free memory
 # The share of the memory beside the bitmaps that rows may take.
 MOST_ROWS = 0.25
-APPENDING: Final = 256  # threads of a block
 HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
-
-
-@dataclass(frozen=True, slots=True)
-class RoundLoops:
-    """Loops that add rows to relation `into`: in each round those that they find from the new rows
-    of relation `follows`; without it, once before the rounds."""
-
-    run: LoopRun
-    follows: int | None
-    into: int
-
-
-@dataclass(slots=True, eq=False)
-class GrowingRows:
-    """The distinct rows of a relation, one after the other.
-
-    `columns` have room for more than the `count` rows. Rows from `begin` to `end` are the new ones
-    that rules read (at first, those that no rule has found), later ones the round has found.
-    `most`: how many are possible. `passing`: rows before the new ones are not needed.
-    """
-
-    columns: Columns
-    count: int
-    most: int
-    passing: bool = False
-    begin: int = 0
-    end: int = 0
-
-    @property
-    def capacity(self) -> int:
-        return len(self.columns[0])
-
-    @property
-    def width(self) -> int:
-        """The bytes of a row."""
-        return sum(column.dtype.itemsize for column in self.columns)
-
-    def whole(self) -> Columns:
-        """All rows; copies if that frees much."""
-        rows = tuple(column[: self.count] for column in self.columns)
-        return tuple(column.copy() for column in rows) if 2 * self.count < self.capacity else rows
-
-
-class _RoundLaunch(Launch):
-    """The launch of a rule in every round; `at` is where its words are on the board."""
-
-    def __init__(self, walks: Walks, loops: RoundLoops, at: int) -> None:
-        run = loops.run
-        with run.limits.watch.work("compiling", run.label):
-            known, kernel = walks.kernel(run.printed, run.label)
-        super().__init__(walks.buffers, known, kernel, run, WHOLE, {})
-        self.follows, self.into, self.at = loops.follows, loops.into, at
-        # The kernel that appends its rows, its blocks and arguments.
-        self.appending: tuple[CupyKernel, int, Any] | None = None
-        # Its tickets go on from round to round, so that it is empty after each.
-        self.ring = self.xp.zeros(self.slots * SLOT_WORDS, dtype=np.int64)
-        for array in (*self.cleared, self.pool.counts):
-            array.fill(0)
-
-    @property
-    def held(self) -> int:
-        held: int = self.scratch_bytes + self.ring.nbytes + self.pool.nbytes
-        return held
-
-    @property
-    def most(self) -> int:
-        """The most rows of a round."""
-        return self.pool.count * self.pool.block_rows
-
-    @property
-    def counters(self) -> Array | None:
-        """The counts of bindings so far, on the device."""
-        return None if self.tally is None else self.given[ARRAY]
-
-    def use(self, words: Array, sizes: int, control: int) -> None:
-        """Takes words of the board for its own."""
-        self.given["sizes"] = words[sizes : sizes + len(self.sizes)]
-        self.control = words[control : control + CONTROL_WORDS]
-
-    def follow(self, columns: Columns) -> None:
-        for name in self.loops.given:
-            self.given[name] = columns[int(name.removeprefix("new"))]
-        self._listed = None
-
-    def queue(self) -> None:
-        self.kernel.launch(self.grid, THREADS, self._arguments(self.pool))
-
-    def grow(self) -> None:
-        """Enlarges the pool after it was full."""
-        count = min(2 * self.pool.count, max(self.pool.count, self._affordable()))
-        if count > self.pool.count:
-            self.pool, self.appending = self._new_pool(count), None
-            self.pool.counts.fill(0)
-        for array in self.cleared:  # a launch that ended early leaves marks
-            array.fill(0)
-
-    def _affordable_bytes(self) -> int:
-        return min(self.shared.driver.free_memory(), self.limits.spare()) // POOL_SHARE
 
 
 class DeviceRounds:
     """The rounds of one fixpoint. First `add` all rules, those without new rows last, then
-    `prepare`, then run what is `first`. `found`: how many rows each rule has found so far."""
+    `prepare`, then `run`. `found`: how many rows each rule has found so far."""
 
     def __init__(
         self, walks: Walks, kernels: Kernels, relations: Sequence[GrowingRows], limits: Limits
@@ -147,16 +58,20 @@ class DeviceRounds:
         self.walks, self.driver, self.limits = walks, walks.driver, limits
         self.xp: Any = walks.driver.xp
         self.kernels, self.relations = kernels, relations
-        self.launches: list[_RoundLaunch] = []
+        self.launches: list[RoundLaunch] = []
         self.board: Any = None
         self.began = False  # whether what runs once has run
+        self.opened = False  # whether it is queued
         self.found: list[int] = []
+        self.rounds = 0  # that are read of the log
         self.words = BOARD_WORDS + GROWN_WORDS * len(relations)
+        self._lent: list[ref[LentRows]] = []
+        self._copies = True  # whether few rows are copied for their readers
         self._changed()
 
     def add(self, loops: RoundLoops) -> None:
         """Prepares the launch of a rule."""
-        self.launches.append(_RoundLaunch(self.walks, loops, self.words))
+        self.launches.append(RoundLaunch(self.walks, loops, self.words))
         self.words += FOLLOWER_WORDS
         self.found.append(0)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
@@ -169,63 +84,160 @@ class DeviceRounds:
             self.kernels.kernel('#include "rounds.cuh"\n', name)
             for name in ("next_round", "resume")
         )
+        self._limits = [0] * len(self.relations)
+        self._lay_indexes()
+        for rows in self.relations:
+            if rows.marks is None:
+                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
+                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
+                numbers = []
+                for part in parts:
+                    own, known = known[: len(part.spans)], known[len(part.spans) :]
+                    numbers.append(part.numbers(own, self.xp))
+                rows.numbers.add(numbers)
+            for trie in rows.tries:
+                trie.make(rows.capacity)
+        for launch in self.launches:
+            launch.reread(self.relations[launch.into])
         self._make_room(1)
         self._make_board()
-        self._ended = self.next.packed([self.board, len(self.relations), len(self.followers)])
+        indexes = self.first_index, len(self.indexes), LOGGED
+        self._opening, self._ending = (
+            self.next.packed([self.board, len(self.relations), len(ended), *indexes])
+            for ended in (self.launches, self.followers)
+        )
+
+    def _lay_indexes(self) -> None:
+        """Gives the indexes that grow their words on the board."""
+        owners = [(trie, of) for of, rows in enumerate(self.relations) for trie in rows.tries]
+        self.indexes, self.first_index = owners, self.words
+        places = range(self.words, self.words + INDEX_WORDS * len(owners), INDEX_WORDS)
+        self.words += INDEX_WORDS * len(owners)
+        self.groups = groups_of([trie for trie, _ in owners])
+        self.indexing = []
+        for group in self.groups:
+            tries, columns = [owners[at][0] for at in group], self._columns_of(group)
+            at = [places[number] for number in group]
+            self.indexing.append(Indexing(self.kernels, tries, columns, at))
+        self._indexed: Any = None  # the arguments of its launches
+
+    def _columns_of(self, group: Sequence[int]) -> list[Columns]:
+        """The columns of some indexes' relations."""
+        return [self.relations[self.indexes[number][1]].columns for number in group]
 
     def _make_board(self) -> None:
         """Lays out the words, and gives launches theirs."""
+        log, self.words = self.words, self.words + LOGGED * len(self.relations)
         places, total = [], self.words
         for launch in self.launches:
             sizes = -(-total // LINE) * LINE
             control = -(-(sizes + len(launch.sizes)) // LINE) * LINE
             total = control + CONTROL_WORDS
             places.append((sizes, control))
-        words = np.zeros(total, dtype=np.int64)
-        for number, rows in enumerate(self.relations):
-            words[BOARD_WORDS + GROWN_WORDS * number + ROWS] = rows.count
+        words = self._first = np.zeros(total, dtype=np.int64)
+        words[LOG] = log
+        for number, (trie, of) in enumerate(self.indexes):
+            at = self.first_index + INDEX_WORDS * number
+            words[at + INDEX_OF] = self._word(of, ROWS)
+            words[at + LACKS] = int(trie.old)
         for launch, (sizes, control) in zip(self.launches, places, strict=True):
             if launch.follows is not None:
-                words[launch.at + FOLLOWS] = BOARD_WORDS + GROWN_WORDS * launch.follows
+                words[launch.at + FOLLOWS] = self._word(launch.follows, ROWS)
             words[launch.at + SIZES : launch.at + FOLLOWER_WORDS] = sizes, control
             words[sizes : sizes + len(launch.sizes)] = launch.sizes
+        self._set_counts()
         self.board = self.xp.asarray(words)
         for launch, (sizes, control) in zip(self.launches, places, strict=True):
             launch.use(self.board, sizes, control)
         self.stops = [control + int(Word.STOP) for _, control in places]
         self.statuses = [control + int(Word.STATUS) for _, control in places]
 
+    def _word(self, number: int, word: int) -> int:
+        """The place of a word of a relation."""
+        return BOARD_WORDS + GROWN_WORDS * number + word
+
+    def _set_counts(self) -> None:
+        """Writes the numbers of rows to the words of the begin."""
+        for number, rows in enumerate(self.relations):
+            at = self._word(number, ROWS)
+            self._first[at : at + GROWN_WORDS] = rows.count, 0, 0, self._limits[number]
+
+    # ---------------------------------------------------------------------------------- again
+
+    @property
+    def nbytes(self) -> int:
+        held = sum(launch.held for launch in self.launches)
+        held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
+        return held + self._held
+
+    def again(self, scope: Any, limits: Limits) -> bool:
+        """Begins anew over the same tries, without rows; False if these rounds do not serve the
+        scope, or there is no room for them."""
+        self.settle(copies=True)
+        if self.nbytes > limits.spare():
+            return False
+        if not all(launch.takes(scope, limits) for launch in self.launches):
+            return False
+        self.limits, self.running = limits, self.launches
+        self.began = self.opened = False
+        self.rounds, self.found = 0, [0] * len(self.launches)
+        for launch in self.launches:
+            launch.limits = limits
+            self.driver.clear(launch.ring)
+        for rows in self.relations:
+            rows.clear(self.driver)
+        self._make_room(1)
+        self._set_counts()
+        self.driver.write(self.board, self._first)
+        return True
+
+    def lend(self, number: int) -> LentRows:
+        """The rows of a relation, which stay here until somebody reads them."""
+        rows = self.relations[number]
+        take = partial(self._take, number)
+        lent = LentRows(self.walks.buffers.ops, take, rows.count, rows.width * rows.count)
+        self._lent.append(ref(lent))
+        return lent
+
+    def _take(self, number: int) -> Columns:
+        found = self.relations[number].taken(self._copies)
+        if not self.relations[number].capacity:
+            self._place(number)
+        return found
+
+    def settle(self, copies: bool) -> None:
+        """Gives away the rows that are lent, and not read yet. `copies`: as copies, if they are
+        few."""
+        self._copies, lent, self._lent = copies, self._lent, []
+        for known in lent:
+            rows = known()
+            if rows is not None:
+                rows.as_they_are()
+
     # ---------------------------------------------------------------------------------- rounds
 
-    def first(self) -> None:
-        """Runs what runs once, and begins the first round."""
-        once = self.launches[len(self.followers) :]
-        for launch in once:
-            self._queue(launch)
-        for launch in once:
-            self._finish(launch, self._wait(self.driver.reading([self.board])))
-        self.end_round()
-
-    def run(self) -> Iterator[None]:
-        """Runs rounds until no row is new; yields after each. Raises a `MemoryError` before or in
-        the middle of a round if there is no room for more rows."""
+    def run(self) -> Iterator[Sequence[Sequence[int]]]:
+        """Runs what runs once, and rounds until no row is new. Yields for rounds that have ended
+        how many rows of each relation are new, what runs once included. Raises a `MemoryError`
+        before or in the middle of a round if there is no room for more rows."""
         self._make_room(1)
         ahead = self._queued()
         while True:
             reading, ahead = ahead, None
-            if self._roomy(2):
+            if self._loop is None and self._roomy(2):
                 ahead = self._queued()
             words = self._wait(reading)
+            ended = self._read(words)
             if words[HALTED] != Reason.DONE:
                 if ahead is not None:
                     self._wait(ahead)  # does nothing
                     ahead = None
-                for launch in self.followers:
+                if ended:
+                    yield ended
+                for launch in self.running:
                     self._finish(launch, self._wait(self.driver.reading([self.board])))
-                self.end_round()
-            else:
-                self._read(words)
-            yield
+                ended = self.end_round()
+            yield ended
             if not self.left:
                 return
             if ahead is None:
@@ -246,29 +258,67 @@ class DeviceRounds:
         self._finish(launch, self._wait(self.driver.reading(reads[:1])))
         return None if launch.counters is None else self.xp.asnumpy(launch.counters)
 
-    def end_round(self) -> None:
-        self.running, self.began = self.followers, True
-        self.next.launch(1, THREADS, self._ended)
-        self._read(self._wait(self._reading()))
+    def end_round(self) -> Sequence[Sequence[int]]:
+        """Ends a round whose rules have run; returns how many rows are new."""
+        self.opened = True
+        self._queue_end(self._ending if self.began else self._opening)
+        return self._read(self._wait(self._reading()))
 
     def _queued(self) -> Any:
-        """Queues a round; returns the reading of its result."""
-        if self._alike == RECORDED_FROM:
-            self._launch = self.driver.recorded(self._launch_all)
-        self._alike += 1
-        self._launch()
+        """Queues what runs once, then rounds: one, or all of them; returns the reading of their
+        result."""
+        if not self.opened:
+            self.opened = True
+            self._launch_all(self.launches[len(self.followers) :], self._opening)
+            if self._loop is not None:
+                self._loop()
+        elif self._loop is not None:
+            self.driver.write(self.board[GOES_ON : GOES_ON + 1], np.ones(1, dtype=np.int64))
+            self._loop()
+        else:
+            if self._alike == RECORDED_FROM:
+                self._record()
+            self._alike += 1
+            (self._graph or self._round)()
         return self._reading()
 
-    def _launch_all(self) -> None:
-        for launch in self.followers:
+    def _record(self) -> None:
+        """Prepares rounds as a graph: if possible one that repeats them, from the next launch
+        on."""
+        self._loop = self.driver.looped(self._round, self.board, GOES_ON)
+        if self._loop is None:
+            self._graph = self.driver.recorded(self._round)
+
+    def _launch_all(self, launches: Sequence[RoundLaunch], ending: Any) -> None:
+        for launch in launches:
             self._queue(launch)
-        self.next.launch(1, THREADS, self._ended)
+        self._queue_end(ending)
+
+    def _queue_end(self, ending: Any) -> None:
+        """Queues the end of a round: what its rules have found are the new rows, also in
+        indexes."""
+        self.next.launch(1, THREADS, ending)
+        self._index()
+
+    def _index(self) -> None:
+        if self._indexed is None:
+            both = zip(self.indexing, self.groups, strict=True)
+            self._indexed = [
+                (each, each.packed(self.board, self._columns_of(group))) for each, group in both
+            ]
+        for each, packed in self._indexed:
+            each.launch(packed)
+
+    def _round(self) -> None:
+        self._launch_all(self.followers, self._ending)
 
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
-        self._alike, self._launch = 0, self._launch_all
+        self._alike = 0
+        self._graph: Callable[[], None] | None = None  # of a round
+        self._loop: Callable[[], None] | None = None  # of all rounds
 
-    def _queue(self, launch: _RoundLaunch) -> None:
+    def _queue(self, launch: RoundLaunch) -> None:
         """Queues the kernel of a rule, and the one that appends its rows."""
         launch.queue()
         if launch.appending is None:
@@ -276,12 +326,11 @@ class DeviceRounds:
         kernel, blocks, packed = launch.appending
         kernel.launch(blocks, APPENDING, packed)
 
-    def _appending(self, launch: _RoundLaunch) -> tuple[CupyKernel, int, Any]:
+    def _appending(self, launch: RoundLaunch) -> tuple[Any, int, Any]:
         rows, pool = self.relations[launch.into], launch.pool
-        kernel = self.kernels.kernel(_appending(pool.outputs, rows.columns), "append_rows")
+        kernel = self.kernels.kernel(appending(pool.outputs, rows.columns), "append_rows")
         pairs = [each for both in zip(pool.outputs, rows.columns, strict=True) for each in both]
-        at = BOARD_WORDS + GROWN_WORDS * launch.into
-        numbers = at, launch.at, pool.count, pool.block_rows
+        numbers = self._word(launch.into, ROWS), launch.at, pool.count, pool.block_rows
         blocks = min(kernel.resident(APPENDING), -(-pool.count * 32 // APPENDING))
         return kernel, blocks, kernel.packed([self.board, pool.counts, *pairs, *numbers])
 
@@ -294,16 +343,28 @@ class DeviceRounds:
         )
         return words
 
-    def _read(self, words: Array) -> None:
-        """Takes the numbers of rows."""
+    def _read(self, words: Array) -> Sequence[Sequence[int]]:
+        """Takes the numbers of rows; returns how many were new after each round since the last
+        time."""
+        rounds, log, count = int(words[ROUNDS]), int(words[LOG]), len(self.relations)
+        if rounds and not self.began:
+            self.began, self.running = True, self.followers
+        ends, ended = [rows.end if self.rounds else 0 for rows in self.relations], []
+        for number in range(self.rounds, rounds):
+            at = log + number % LOGGED * count
+            now = words[at : at + count].tolist()
+            ended.append([end - begin for begin, end in zip(ends, now, strict=True)])
+            ends = now
+        self.rounds = rounds
         for number, rows in enumerate(self.relations):
-            at = BOARD_WORDS + GROWN_WORDS * number
-            rows.count, begin, end = words[at : at + GROWN_WORDS].tolist()
+            at = self._word(number, ROWS)
+            rows.count, begin, end = words[at : at + LIMIT].tolist()
             if self.began:
                 rows.begin, rows.end = begin, end
         self.found = [int(words[each.at + FOUND]) for each in self.launches]
+        return ended
 
-    def _finish(self, launch: _RoundLaunch, words: Array) -> None:
+    def _finish(self, launch: RoundLaunch, words: Array) -> None:
         """Launches the kernel of a rule again as long as its pool was full. `words`: the board."""
         status = self.statuses[self.launches.index(launch)]
         while words[status] != Reason.DONE:
@@ -322,11 +383,14 @@ class DeviceRounds:
 
     # ---------------------------------------------------------------------------------- memory
 
+    def _each(self, number: int) -> int:
+        """The most rows that a round adds to a relation."""
+        return sum(launch.most for launch in self.running if launch.into == number)
+
     def _needed(self, number: int, rounds: int) -> int:
         """The capacity that a relation needs for so many more rounds, whatever they find."""
         rows = self.relations[number]
-        each = sum(launch.most for launch in self.running if launch.into == number)
-        return min(rows.most, rows.count + rounds * each)
+        return min(rows.most, rows.count + rounds * self._each(number))
 
     def _roomy(self, rounds: int) -> bool:
         return all(
@@ -342,16 +406,36 @@ class DeviceRounds:
                 continue
             first = rows.begin if rows.passing else 0
             needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
-            room = self._row_bytes() // rows.width
-            if room < needed:
+            if rows.marks is None:
+                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
+            room = self._row_bytes()
+            if rows.bytes_for(needed) > room:
                 raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
-            self._move(number, first, max(needed, min(ample, room)))
-        self.limits.charge(HELD, sum(rows.width * rows.capacity for rows in self.relations))
+            while ample > needed and rows.bytes_for(ample) > room:
+                ample = (needed + ample) // 2
+            self._move(number, first, max(needed, ample))
+        self._set_limits()
+        self.limits.charge(HELD, self._held)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
+
+    def _set_limits(self) -> None:
+        """Tells the device how many rows each relation may have before another round."""
+        for number, rows in enumerate(self.relations):
+            full = rows.capacity >= rows.most
+            limit = rows.most if full else rows.capacity - self._each(number)
+            if limit != self._limits[number]:
+                self._limits[number] = limit
+                if self.board is not None:
+                    at = self._word(number, LIMIT)
+                    self.driver.write(self.board[at : at + 1], np.array([limit], dtype=np.int64))
+
+    @property
+    def _held(self) -> int:
+        return sum(rows.nbytes for rows in self.relations)
 
     def _row_bytes(self) -> int:
         """The bytes that a relation's rows may take now."""
-        held = sum(rows.width * rows.capacity for rows in self.relations)
+        held = self._held
         charged = self.limits.account.held.get(HELD, 0)
         most = MOST_ROWS * (self.limits.spare() + charged)
         return int(min(most, self.driver.free_memory() * MOST_ROWS + held))
@@ -366,47 +450,50 @@ class DeviceRounds:
             columns.append(longer)
         rows.columns = tuple(columns)
         rows.count, rows.begin, rows.end = (at - first for at in (rows.count, rows.begin, rows.end))
+        rows.dropped += first
+        if rows.numbers is not None:
+            rows.numbers.make_room(rows.dropped + capacity)
+        for trie in rows.tries:
+            trie.make(capacity)
         self._place(number)
 
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
         self._changed()
-        rows, at = self.relations[number], BOARD_WORDS + GROWN_WORDS * number
+        rows, at = self.relations[number], self._word(number, ROWS)
         for launch in self.launches:
             if launch.follows == number:
                 launch.follow(rows.columns)
             if launch.into == number:
                 launch.appending = None
+            launch.reread(self.relations[launch.into])
+        self._indexed = None
         if self.board is None:
             return
         read = (rows.begin, rows.end) if self.began else (0, 0)
         part = np.array([rows.count, *read], dtype=np.int64)
-        self.board[at : at + GROWN_WORDS] = self.xp.asarray(part)
+        self.board[at : at + LIMIT] = self.xp.asarray(part)
         begin, end = read
         given = self.xp.asarray(np.array([begin, end - begin], dtype=np.int64))
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
+        self._index_again(number)
+
+    def _index_again(self, number: int) -> None:
+        """Adds the rows of a relation to its indexes, which have been made anew."""
+        if not (self.began and self.relations[number].tries):
+            return
+        part = []
+        for trie, of in self.indexes:
+            rows = self.relations[of]
+            to = rows.begin if trie.old else rows.end
+            part += [self._word(of, ROWS), int(trie.old), 0 if of == number else to, to]
+        words = np.array(part, dtype=np.int64)
+        self.board[self.first_index : self.first_index + len(part)] = self.xp.asarray(words)
+        self._index()
 
     def close(self) -> None:
         """Ends the charges of launches."""
         for what in (TILES, HELD):
             self.limits.charge(what, 0)
-
-
-def _appending(outputs: Sequence[Array], columns: Columns) -> str:
-    """The source of the kernel that appends rows of `outputs` to columns of these types."""
-    kinds = [*enumerate(zip(map(type_of, outputs), map(type_of, columns), strict=True))]
-    pairs = [f"ARRAY(const {a}) out{at}, ARRAY({b}) rows{at}" for at, (a, b) in kinds]
-    copies = [f"rows{at}[to + i] = ({b})out{at}[from + i];" for at, (_, b) in kinds]
-    return f"""#include "rounds.cuh"
-KERNEL(append_rows)(ARRAY(i64) board, ARRAY(i32) counts, {", ".join(pairs)}, i64 relation,
-                    i64 follower, i64 blocks, i64 block_rows) {{
-    const i64 used = used_blocks(board, follower, blocks);
-    for (i64 block = thread_of_grid() / 32; block < used; block += threads_of_grid() / 32) {{
-        const i64 count = taken_from(counts, block), from = block * block_rows;
-        const i64 to = place_of(board, relation, follower, count);
-        for (i64 i = thread_of_block() & 31; i < count; i += 32) {{ {" ".join(copies)} }}
-    }}
-}}
-"""

@@ -16,7 +16,8 @@ Some forms are for tiles only:
   which the array has one of these values.
 - `for i in units(low, high)`: like `lanes`, for units of the task.
 - `for i in turns(low, high)`: a range whose end may become lower on the way.
-- `emit(...)` outputs a row, `emit_fresh(marks, place, ...)` a row that was not marked;
+- `emit(...)` outputs a row, `emit_fresh(marks, number, ...)` a row that was not marked,
+  or `emit_fresh(known, number, ...)` one that was not in a hash set, of one or two numbers;
   `mark(marks, place)` only marks a row.
 - `length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. A
   diverged lane emits, marks or adds at most once in a turn; this takes effect where the lanes
@@ -324,7 +325,8 @@ class Translation(CodeEmitter):
                 self._add_together(added, "gives", "give_key", "give_count")
             if fresh is not None:
                 gives = [f"give{at}" for at in range(len(self.outputs))]
-                self._write("gives", gives, ("marks", "give_place") if fresh else None)
+                numbers = [f"number{at}" for at in range(self.numbers)] if fresh else []
+                self._write("gives", gives, numbers)
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
         name = shared.target.id

@@ -36,6 +36,10 @@ Made = TypeVar("Made")
 Names = tuple[TrieName, ...]
 
 
+def make_derived(tries: Sequence[Trie], make: Callable[[], Trie]) -> Trie:
+    return make()
+
+
 class _Indexes:
     """The cache entries of one relation, and when each was last used: its rows under None, tries by
     name, and what is derived from several tries by their names."""
@@ -66,6 +70,8 @@ class DeviceTries:
         self._relieving = False
         # Called before something is dropped: others may have parts of tries.
         self.dropping: Callable[[], None] = lambda: None
+        # Makes what is derived from tries that are not cached here, or gives what it has kept.
+        self.derived_apart = make_derived
         driver.relief = self.relieve
 
     # ------------------------------------------------------------------------------- what is
@@ -179,7 +185,7 @@ class DeviceTries:
                     self.shrink(self.budget())
                 held.used[key] = next(self.clock)
                 return found
-        return make()
+        return self.derived_apart(tries, make)
 
     def uses(self, tries: Sequence[Trie]) -> list[tuple[dict[Any, int], Any]]:
         """Where the cache notes that these tries are used, for who reads them without asking."""

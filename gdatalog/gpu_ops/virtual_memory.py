@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+
+from gdatalog.gpu_ops.driver_library import DriverLibrary, Refused
 
 PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 ON_DEVICE, ON_HOST_NODE = 1, 3  # CU_MEM_LOCATION_TYPE_DEVICE and _HOST_NUMA
 READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 HOST_NODE = 134  # CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
-OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 PAGE = 1 << 21  # bytes, at the least
-
-
-class Refused(Exception):
-    """The driver's library lacks a function, or the function failed. `status`: CUDA's error
-    number."""
-
-    def __init__(self, name: str, status: int) -> None:
-        super().__init__(f"{name}: error {status}")
-        self.status = status
 
 
 def unless_refused() -> AbstractContextManager[None]:
@@ -52,24 +42,21 @@ class _Access(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
-class VirtualMemory:
+class VirtualMemory(DriverLibrary):
     """Allocates and maps pages of GPU `number`, with the driver's library. `page`: the bytes of a
     page."""
 
     def __init__(self, number: int) -> None:
-        name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-        self._library = ctypes.CDLL(name)
-        self._context = ctypes.c_void_p()  # CuPy's; another one may be current
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), number)
+        super().__init__(number, "pages of an index")
         self._on_device = _Location(ON_DEVICE, number)
         node = ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
+        self.call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
         self._on_host = _Location(ON_HOST_NODE, max(0, node.value))
         self.page = PAGE
         for location in (self._on_device, self._on_host):
             found = ctypes.c_size_t()
             properties = ctypes.byref(self._properties(location))
-            self._call("cuMemGetAllocationGranularity", ctypes.byref(found), properties, 0)
+            self.call("cuMemGetAllocationGranularity", ctypes.byref(found), properties, 0)
             self.page = max(self.page, found.value)
 
     def try_out(self) -> None:
@@ -88,14 +75,14 @@ class VirtualMemory:
     def reserved(self, size: int) -> int:
         """Reserves a range of addresses."""
         found = ctypes.c_uint64()
-        self._call("cuMemAddressReserve", ctypes.byref(found), size, self.page, 0, 0)
+        self.call("cuMemAddressReserve", ctypes.byref(found), size, self.page, 0, 0)
         return int(found.value)
 
     def created(self, on_device: bool) -> int:
         """Allocates a page, without mapping it."""
         found = ctypes.c_uint64()
         properties = self._properties(self._on_device if on_device else self._on_host)
-        self._call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
+        self.call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
         return int(found.value)
 
     def map(self, address: int, handles: Sequence[int]) -> None:
@@ -104,11 +91,11 @@ class VirtualMemory:
         done = 0
         try:
             for at, handle in enumerate(handles):
-                self._call("cuMemMap", address + at * self.page, self.page, 0, handle, 0)
+                self.call("cuMemMap", address + at * self.page, self.page, 0, handle, 0)
                 done += 1
             access = _Access(self._on_device, READ_WRITE)
             size = len(handles) * self.page
-            self._call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
+            self.call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
         except BaseException:
             if done:
                 with unless_refused():
@@ -116,49 +103,22 @@ class VirtualMemory:
             raise
 
     def unmap(self, address: int, pages: int) -> None:
-        self._call("cuMemUnmap", address, pages * self.page)
+        self.call("cuMemUnmap", address, pages * self.page)
 
     def release(self, handle: int) -> None:
-        self._call("cuMemRelease", handle)
+        self.call("cuMemRelease", handle)
 
     def free(self, address: int, size: int) -> None:
         """Frees a range of addresses."""
-        self._call("cuMemAddressFree", address, size)
+        self.call("cuMemAddressFree", address, size)
 
     def settle(self) -> None:
         """Waits for all kernels on the GPU."""
         with self.current():
-            self._call("cuCtxSynchronize")
-
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Makes the GPU current in this thread. Another one may be current when pages are freed."""
-        before = ctypes.c_void_p()
-        self._call("cuCtxGetCurrent", ctypes.byref(before))
-        if before.value == self._context.value:
-            yield
-            return
-        self._call("cuCtxSetCurrent", self._context)
-        try:
-            yield
-        finally:
-            self._call("cuCtxSetCurrent", before)
+            self.call("cuCtxSynchronize")
 
     def _properties(self, location: _Location) -> _Properties:
         return _Properties(kind=PINNED, location=location)
-
-    def _call(self, name: str, *args: Any) -> None:
-        try:
-            function = getattr(self._library, name)
-        except AttributeError:
-            raise Refused(name, 0) from None
-        # Numbers have 64 bits; where C expects an int, it ignores the upper half.
-        words = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
-        status = int(function(*words))
-        if status == OUT_OF_MEMORY:
-            raise MemoryError(f"pages of an index: {name}: out of memory")
-        if status:
-            raise Refused(name, status)
 
 
 def opened(number: int) -> VirtualMemory | None:

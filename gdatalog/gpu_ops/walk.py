@@ -8,26 +8,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from gdatalog.calls import Block, LoopRun
+from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import WHOLE, Launch, Part
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, finished
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.records import cached_property
 from gdatalog.storage.row_ops import DeviceOps
 
 MOST_KERNELS = 256
 COMPILERS = 2  # threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
+# The same of fixpoints: how many; all take at most one part of so many of the free memory.
+MOST_FIXPOINTS, KEPT_SHARE = 16, 8
+
+
+class PreparedLoops(Protocol):
+    """Loops whose buffers and arguments are at hand on a device."""
+
+    def blocks(self, scope: Scope, limits: Limits) -> list[Block] | None:
+        """The rows for the values of parameters in this scope, on the host if they are few. None:
+        the loops are at hand no more, or there is no room for them. What the loops take stays
+        charged."""
 
 
 class KeptLaunch:
@@ -39,15 +52,56 @@ class KeptLaunch:
         self._used = walks.indexes.uses(run.tries)
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
-        """The rows, on the host if they are few; None if the launch is gone, or has no room."""
+        """As of `PreparedLoops`."""
+        launch = self.taken(scope, limits)
+        if launch is None:
+            return None
+        return finished(self.steps(launch, limits, WHOLE), self._walks.driver, limits)
+
+    def taken(self, scope: Any, limits: Limits) -> Launch | None:
+        """The launch, for a run in this scope, after which it is kept again."""
         launch = self._launch()
         if launch is None or not self._walks.takes(self._printed, launch, scope, limits):
             return None
         for used, name in self._used:
             used[name] = next(self._walks.indexes.clock)
-        found = launch.blocks(limits, None, brief=True)
-        self._walks.keep(self._printed, launch)
+        return launch
+
+    def steps(self, launch: Launch, limits: Limits, part: Part) -> Steps[list[Block]]:
+        """The rows of a part of the units of the launch that was taken."""
+        found = yield from launch.steps(limits, None, brief=True, part=part)
+        self.keep(launch)
         return found
+
+    def keep(self, launch: Launch) -> None:
+        self._walks.keep(self._printed, launch)
+
+
+class KeptFixpoints:
+    """The fixpoints that are prepared on one device, for queries that run them again."""
+
+    def __init__(self, driver: CupyDriver) -> None:
+        self._driver = driver
+        self._kept: dict[object, Any] = {}
+
+    @cached_property
+    def _most(self) -> int:
+        """The bytes that all may take."""
+        return self._driver.free_memory() // KEPT_SHARE
+
+    def keep(self, key: object, found: Any) -> None:
+        """Keeps a fixpoint; those that were used least recently make room."""
+        kept = self._kept
+        kept[key] = found
+        while len(kept) > MOST_FIXPOINTS or sum(each.nbytes for each in kept.values()) > self._most:
+            kept.pop(next(iter(kept))).leave()
+
+    def take(self, key: object) -> Any | None:
+        return self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        while self._kept:
+            self._kept.popitem()[1].leave()
 
 
 class Walks:
@@ -61,7 +115,8 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
-        indexes.dropping = self._launches.clear  # they hold parts of tries
+        self.fixpoints = KeptFixpoints(driver)
+        indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
 
@@ -111,35 +166,40 @@ class Walks:
         with self.driver.use():
             return self._compiled(loops, label)
 
-    def run(
+    def run(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """The rows of a plan, as blocks of columns on the device."""
+        return finished(self.steps(run, wanted), self.driver, run.limits)
+
+    def steps(
         self,
         run: LoopRun,
         wanted: int | None,
         part: Part = WHOLE,
         rooms: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[Block]:
-        """The rows of a plan, as blocks of columns on the device.
-
-        `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
-        a tile needs of scratch whose size does not depend on tries.
-        """
-        alone = part is WHOLE and not rooms and not run.beside
-        again = alone and not isinstance(run.scope, dict)
+    ) -> Steps[list[Block]]:
+        """The same for a part of the units of the plan's first level. `rooms`: the number of
+        elements that a tile needs of scratch whose size does not depend on tries. The caller keeps
+        the launch, if it wants so (`kept`)."""
+        again = not rooms and not run.beside
         launch = self._launches.pop(id(run.printed), None) if again else None
+        if run.kept:
+            launch = run.kept.pop()
         try:
             if launch is None or not launch.serves(run):
-                launch = self._made(run, part, rooms)
-            found = launch.blocks(run.limits, wanted)
+                launch = self._made(run, rooms)
+            found = yield from launch.steps(run.limits, wanted, part=part)
         finally:
             _give_back(run.limits)
         if again:
             self.keep(run.printed, launch)
+        if run.kept is not None and launch.again:
+            run.kept.append(launch)
         return found
 
-    def _made(self, run: LoopRun, part: Part, rooms: Mapping[str, int]) -> Launch:
+    def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
             loops, kernel = self.kernel(run.printed, run.label)
-        launch = Launch(self.buffers, loops, kernel, run, part, rooms)
+        launch = Launch(self.buffers, loops, kernel, run, rooms)
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
 
@@ -160,7 +220,7 @@ class Walks:
             return None
         if launch is None or not launch.serves(run):
             try:
-                launch = self._made(run, WHOLE, MappingProxyType({}))
+                launch = self._made(run, MappingProxyType({}))
             finally:
                 _give_back(run.limits)
             if not self.keep(run.printed, launch):
@@ -174,13 +234,18 @@ class Walks:
         del self._launches[id(printed)]
         return True
 
+    def drop_launches(self) -> None:
+        """Drops what is kept for later runs, because it holds parts of tries."""
+        self._launches.clear()
+        self.fixpoints.clear()
+
     def forget(self) -> None:
         """Frees kernels and arrays."""
         if self._compilers is not None:
             self._compilers.shutdown(wait=False, cancel_futures=True)
             self._compilers = None
         self._coming.clear()
-        self._launches.clear()
+        self.drop_launches()
         self._kernels.clear()
         self._loops.clear()
         self.buffers.forget()

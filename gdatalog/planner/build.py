@@ -130,7 +130,10 @@ class ConjunctionBuilder:
         self.waiting: list[n.Item] = []  # at the start: items other than atoms
         self.within: list[n.TestItem] = []  # tests that filter an atom's trie
         self.bound = set(outer)
-        self.comparisons = Comparisons(items, rising(items, plan.sizes))
+        uses = Counter([*live, *outer])
+        for each in items:
+            uses.update(each.variables)
+        self.comparisons = Comparisons(items, rising(items, plan.sizes, uses))
 
     def build(self) -> tuple[p.Step, ...]:
         self._unrelated()

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gdatalog.plan.join_plan import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
@@ -183,11 +183,22 @@ def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool
     return limit in own
 
 
-def rising(items: Iterable[Item], sizes: Statistics) -> list[tuple[str, str]]:
-    """Pairs of variables that ascend because an atom's relation contains only such rows."""
+def shares_two(atom: AtomItem, uses: Mapping[str, int]) -> bool:
+    """Whether two variables of an atom are used elsewhere, too; otherwise its rows are not looked
+    at for how they compare."""
+    return sum(uses[name] > 1 for name in atom.variables) > 1
+
+
+def rising(
+    items: Iterable[Item], sizes: Statistics, uses: Mapping[str, int] | None = None
+) -> list[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation contains only such rows. With
+    `uses`, of atoms with two variables that are used elsewhere, too."""
     found = []
     for item in items:
         if isinstance(item, AtomItem) and not item.ranked:
+            if uses is not None and not shares_two(item, uses):
+                continue
             for low, high in sizes(item.relation, item.version).rises:
                 a, b = item.args[low], item.args[high]
                 if isinstance(a, Slot) and isinstance(b, Slot):

@@ -13,7 +13,8 @@ overlap. The function can end at any row, and the emitted rows remain valid: it 
 before it marks a row. The next call starts from the unit of the first queued row; rows that it
 meets again are marked.
 
-A GPU's tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
+A GPU's hash set is `known`. Its tiles can also mark rows in the bitmap without emitting them. The
+new rows are then read off the bitmap.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Expr
-from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf, write_row
 from gdatalog.printer.nest import NestPrinter, Point
 
@@ -32,19 +32,24 @@ TRIED, MET = 7, 8  # entries of `state`: rows tried; the row outside
 
 class NewRows(RowLeaf):
     """Emits rows that were not marked before. `hashed`: a hash set replaces the marks. `unwritten`:
-    rows are only marked."""
+    rows are only marked. `parts`: a device's hash set does, and has a number for so many columns
+    each."""
 
     def __init__(
-        self, outputs: Sequence[Expr], hashed: bool = False, unwritten: bool = False
+        self,
+        outputs: Sequence[Expr],
+        hashed: bool = False,
+        unwritten: bool = False,
+        parts: tuple[int, ...] = (),
     ) -> None:
         super().__init__(outputs, False)
         self.hashed = hashed
         self.unwritten = unwritten
+        self.parts = parts
 
     def start(self, nest: NestPrinter) -> None:
-        if nest.tile and self.hashed:
-            raise Unprintable("hash sets of rows are not printed for tiles")
         assert nest.tile or not self.unwritten
+        assert not (nest.tile and self.hashed)
         space = nest.arguments.plain("given", "space")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -117,13 +122,15 @@ class NewRows(RowLeaf):
         outside = " or ".join(
             f"{place} < 0 or {place} >= many{at}" for at, place in enumerate(places)
         )
-        code = places[0]
-        for at, place in enumerate(places[1:], 1):
-            code = f"({code} * many{at} + {place})"
         if nest.tile:
+            codes, begin = list[str](), 0
+            for count in self.parts or (len(places),):
+                codes.append(number_of(places, range(begin, begin + count)))
+                begin += count
             with nest.unless(outside, OUTSIDE):
-                self._give(nest, code, keys)
+                self._give(nest, codes, keys)
             return
+        code = number_of(places, range(len(places)))
         with text.block(f"if {outside}"):
             for at, key in enumerate(keys):
                 text.line(f"state[{MET + at}] = {key}")
@@ -146,13 +153,21 @@ class NewRows(RowLeaf):
         with text.block(f"if waiting == {WAITING}"):
             self.settle(nest)
 
-    def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
+    def _give(self, nest: NestPrinter, codes: Sequence[str], keys: Sequence[str]) -> None:
         """Emits a row of a lane. The tile's lanes allocate room for their rows together, when they
         converge (kernels/walk.cuh)."""
-        marks = nest.arguments.plain("result", "marks")
+        marks = nest.arguments.plain("result", "known" if self.parts else "marks")
         if self.unwritten:
-            nest.text.line(f"mark({marks}, {code})")
+            nest.text.line(f"mark({marks}, {codes[0]})")
             return
         for at, output in enumerate(self.outputs):
             nest.arguments.plain("output", f"out{at}", self._width(nest, output))
-        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
+        nest.text.line(f"emit_fresh({marks}, {', '.join((*codes, *keys))})")
+
+
+def number_of(places: Sequence[str], columns: range) -> str:
+    """The number of a row by its values in some columns."""
+    code = places[columns[0]]
+    for at in columns[1:]:
+        code = f"({code} * many{at} + {places[at]})"
+    return code

@@ -14,7 +14,7 @@ from gdatalog.engine.evaluator.asked_parts import evaluated_since
 from gdatalog.engine.evaluator.demanded import demanded_for, part_of
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.execution import Execution
-from gdatalog.engine.index_memory import AskedIndex
+from gdatalog.engine.index_memory import AskedIndex, memory_asked
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
@@ -45,7 +45,8 @@ class PlannedRule:
 
     `left`: why the CPU runs it although the device is another. `spread`: the workers that run it.
     `in_cells` and `in_pages`: how it reads indexes that do not fit the device. `passes`: what made
-    the plan out of the rule, if that was asked for.
+    the plan out of the rule, if that was asked for. `copied`: the bytes of its indexes, if several
+    devices may run it.
     """
 
     rule: CheckedRule
@@ -55,6 +56,7 @@ class PlannedRule:
     in_cells: InCells | None = None
     in_pages: InPages | None = None
     passes: Sequence[PassRecord] = ()
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,8 @@ class Explanation(Shown):
         if join.given is not None and not join.given.columns:
             executor = _recursive(self.settings, by)
         else:
-            choice = planned_choice(plan, number, self.settings, stratum.members)
+            settings, members, copied = self.settings, stratum.members, planned.copied
+            choice = planned_choice(plan, number, settings, members, copied)
             executor = chosen(choice, planned=True)
             if stratum.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)
@@ -292,7 +295,11 @@ def _rule(
         left = beyond.left
     if context.cluster is not None and by_itself:
         spread = context.cluster.plan_placement(plan, inputs, at_hand)
-    return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
+    copied = 0
+    if len(context.device.members) > 1:
+        asked = memory_asked(plan, at_hand, context.device)
+        copied = sum(index.bytes or 0 for index in asked)
+    return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages, copied=copied)
 
 
 def placement(placed: PlannedRule | RuleRun, device: str) -> Executor:

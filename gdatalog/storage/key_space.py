@@ -1,7 +1,8 @@
 """Numbers all possible rows: a number for each row within a box of values.
 
-Bitmaps are indexed by row number, and hash sets store row numbers. A value outside the box has no
-number; then the box is widened.
+Bitmaps are indexed by row number, and hash sets store row numbers; on a device two numbers of a row
+in a larger box, one for each part of its columns. A value outside the box has no number; then the
+box is widened.
 """
 
 from __future__ import annotations
@@ -47,20 +48,32 @@ class KeySpace:
         return KeySpace.within(bounds)
 
     @staticmethod
-    def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
-        """The space between some values, inclusive; None if it is too large."""
+    def within(bounds: Sequence[tuple[int, int]], parts: int = 1) -> KeySpace | None:
+        """The space between some values, inclusive; None if it is too large, even for numbers of so
+        many parts of the columns."""
         least, spans = [], []
         for low, high in bounds:
             if low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS:
                 return None
             least.append(low)
             spans.append(high - low + 1)
-        return KeySpace(tuple(least), tuple(spans)) if prod(spans) <= MOST_ROW_NUMBERS else None
+        found = KeySpace(tuple(least), tuple(spans))
+        return found if prod(spans) <= MOST_ROW_NUMBERS or len(found.parts) <= parts else None
 
     @property
     def size(self) -> int:
         """How many rows are possible."""
         return prod(self.spans)
+
+    @property
+    def parts(self) -> list[KeySpace]:
+        """As few spaces as number the columns together, each as many of them as it can."""
+        if self.size <= MOST_ROW_NUMBERS:
+            return [self]
+        ends = range(1, len(self.spans))
+        end = max(end for end in ends if end == 1 or prod(self.spans[:end]) <= MOST_ROW_NUMBERS)
+        rest = KeySpace(self.least[end:], self.spans[end:])
+        return [KeySpace(self.least[:end], self.spans[:end]), *rest.parts]
 
     @property
     def box(self) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from operator import methodcaller
+from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
@@ -114,6 +115,31 @@ class DeviceStore:
         with self.use():
             get = self.ops.driver.fetched
             return [tuple(brought(column, get) for column in block) for block in blocks]
+
+
+class LentRows(DeviceStore):
+    """Distinct rows in memory that the next evaluation uses again, unless somebody reads them:
+    `take` makes them the reader's own. Who only counts them reads nothing."""
+
+    def __init__(
+        self, ops: DeviceOps, take: Callable[[], Columns], count: int, nbytes: int
+    ) -> None:
+        super().__init__(ops, [], count, KnownRows.DISTINCT)
+        self._take: Callable[[], Columns] | None = take
+        self._lent = nbytes
+        self._lock = Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return self._lent if self._take is not None else super().nbytes
+
+    def as_they_are(self) -> Columns:
+        with self._lock:
+            if self._take is not None:
+                with self.use():
+                    self._blocks = [self._take()]
+                self._take = None
+            return super().as_they_are()
 
 
 class Lying:

@@ -55,6 +55,13 @@ class RowStore:
         self.tries_there: Mapping[TrieName, Trie] = {}  # the tries that a device caches
         self.kept: dict[Kept[Any], Any] = {}
 
+    @staticmethod
+    def lying(rows: DeviceStore) -> RowStore:
+        """The store of rows that a device has."""
+        found = RowStore([], rows.count, rows.known, rows.ops)
+        found.on_device = rows
+        return found
+
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         with self._lock:
             self._bring()

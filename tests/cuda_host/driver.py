@@ -282,8 +282,8 @@ class HostDriver:
     nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
     launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: launches wait for
     `wait`, which asks its `poll` each time that a kernel has come to so many atomics. `number`:
-    which of several devices it is. `own_arrays`: its `xp` is the real array module, and runs its
-    kernels; else it is the stand-in, which is quicker.
+    which of several devices it is. `loops`: whether graphs may repeat launches. `own_arrays`: its
+    `xp` is the real array module, and runs its kernels; else it is the stand-in, which is quicker.
     """
 
     clock = 1.0
@@ -312,6 +312,7 @@ class HostDriver:
         self.relief = lambda: None  # nothing is ever short here
         self.spins = True
         self.polls = 0
+        self.loops = True
         self.pending: list[Queued] = []
         # What the last launch did, and how many there were.
         self.launches = self.recordings = 0
@@ -442,8 +443,31 @@ class HostDriver:
                 break
 
     def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """A graph has the arguments that launches had when it was made."""
         self.recordings += 1
-        return launch
+        held, self.pending, polls, self.polls = self.pending, [], self.polls, 1
+        launch()
+        runs, self.pending, self.polls = self.pending, held, polls
+
+        def again() -> None:
+            for run in runs:
+                self.queue(lambda poll, run=run: run(poll))  # each is one of its own
+
+        return again
+
+    def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
+        if not self.loops:
+            return None
+        recorded = self.recorded(launch)
+
+        def repeat(poll: Callable[[], None] | None) -> None:
+            held, self.pending, polls, self.polls = self.pending, [], self.polls, 1
+            while words.get_view()[at]:
+                recorded()
+                self._run(poll)
+            self.pending, self.polls = held, polls
+
+        return lambda: self.queue(repeat)
 
     def reading(self, arrays: Sequence[Any]) -> HostReading:
         found: list[Any] = []
@@ -455,6 +479,10 @@ class HostDriver:
             array.read()  # an array of another device is an error at once
         self.queue(read)
         return HostReading(read, found)
+
+    def ended(self, reading: HostReading) -> bool:
+        """Kernels run when somebody waits for them."""
+        return True
 
     def wait(
         self,

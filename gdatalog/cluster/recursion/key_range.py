@@ -13,7 +13,8 @@ from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint.start_groups import RowsByColumn
-from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.partitioned_run import PartitionedStratum
 from gdatalog.plan.join_plan import TrieRef
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, replace

@@ -33,7 +33,8 @@ from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.operators.partitioned import OFTEN, Partitioned
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.partitioned_run import OFTEN
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.join_plan import RulePlan

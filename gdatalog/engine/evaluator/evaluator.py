@@ -92,12 +92,13 @@ class Evaluator:
         with accounted(self.context.limits, self.context.device.name):
             with closing(self._due(wanted)) as due:
                 for stratum in due:
-                    plan, inputs = self._ready.pop(stratum.relations, None) or self._kept(stratum)
+                    ready = self._ready.pop(stratum.relations, None)
+                    plan, inputs = self._kept(stratum) if ready is None else ready
                     if plan is None:
                         plan = self._keep(plan_stratum(stratum, inputs), inputs)
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
-                    del inputs  # it keeps what the stratum has read
+                    del inputs, ready  # they keep what the stratum has read
             if last is not None:
                 inputs = replace(self.inputs(last), limit=limit)
                 return run(plan_stratum(last, inputs), inputs)[name]

@@ -16,9 +16,11 @@ def expected_spaces(
     before: Mapping[str, KeySpace | None],
     relation: Callable[[str], Relation],
     scope: Scope,
+    parts: int = 1,
 ) -> dict[str, KeySpace]:
     """A space for each relation whose columns can all be predicted. `before`: growing relations,
-    with the space of their current rows; `relation` returns the others."""
+    with the space of their current rows; `relation` returns the others. `parts`: in how many parts
+    columns may be numbered."""
     known: Known = {}
     for name, space in before.items():
         for at, (low, count) in enumerate(space.box if space else ()):
@@ -32,7 +34,7 @@ def expected_spaces(
     spaces = {}
     for name, arity in {name: len(join.outputs) for name, join in joins}.items():
         held = [span for at in range(arity) if (span := known.get((name, at))) is not None]
-        space = KeySpace.within(held) if len(held) == arity else None
+        space = KeySpace.within(held, parts) if len(held) == arity else None
         if space is not None:
             spaces[name] = space
     return spaces

@@ -1,13 +1,14 @@
-"""`BitmapRounds`: rounds on a GPU that keeps one bit for each possible row.
+"""`BitmapRounds`: rounds on a GPU that keeps one bit for each possible row, or a hash set of rows.
 
-The kernels of all rules test and set bits while they run (`printer/distinct.py`). They output only
-new rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
-launches (`row_rounds.py`). This covers rules that read no growing relation except the delta;
-semi-naive rounds run the others, and whatever turns out not to fit.
+The kernels of all rules test and set bits, or add to the set, while they run
+(`printer/distinct.py`). They output only new rows, so that nothing is sorted, and a round of few
+rows costs little more than its launches (`row_rounds.py`). Rules that read growing relations
+besides the delta look rows up in hash tries, which grow with the rounds. Semi-naive rounds run what
+turns out not to fit.
 
-When memory is short, kernels only set bits. A copy of the bitmap from the begin of the round then
-says which rows are new, and the next round reads these piece by piece. The host makes the rows of
-the last bitmap.
+When memory is short, kernels of rules that read only the delta just set bits. A copy of the bitmap
+from the begin of the round then says which rows are new, and the next round reads these piece by
+piece. The host makes the rows of the last bitmap.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
@@ -28,40 +29,49 @@ from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.kept import key_of
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
+    KeptRounds,
     RelationInRounds,
     RowRounds,
     RuleJoin,
-    ended_round,
     given_rows,
     last_step,
+    told_round,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import Unsuited, When
-from gdatalog.plan.join_plan import RulePlan
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.join_plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import dataclass
+from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 
 # Rows of a bitmap processed at once: their share of the free memory; the least.
 PIECE, LEAST = 0.75, 1 << 10
 MARKED_BYTES = 64  # for each row that is marked at once
+PARTS = 2  # of a row's columns, with a number each, in a hash set
 
 
 @dataclass(frozen=True, slots=True)
 class BitmapRounds(LeafOperator):
-    """The same rules as those of `rounds`, which run what bitmaps do not suit."""
+    """The same rules as those of `rounds`, which run what bitmaps and hash sets do not suit.
+    `indexed`: the growing relations that rules read besides the delta."""
 
     rounds: SemiNaive
+    indexed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if self.indexed:
+            return f"semi-naive rounds on the device, which index {', '.join(self.indexed)} there"
         return "semi-naive rounds on the device, with one bit for each possible row"
 
     @property
@@ -87,17 +97,19 @@ class BitmapRounds(LeafOperator):
 
 
 def applies(rounds: SemiNaive, inputs: StratumInputs) -> BitmapRounds | None:
-    """If no rule reads a growing relation but for its new rows, and the device runs all rules."""
+    """If the device runs all rules, and hash tries suit those that read a growing relation besides
+    its new rows."""
     context, stratum = inputs.context, rounds.of.stratum
     settings, device = context.settings, context.device
     if (
         device is CPU
         or settings.strategy == "levelwise"
-        or settings.dedup not in ("auto", "bitmap")
+        or settings.dedup not in ("auto", "bitmap", "hash")
     ):
         return None
     schemas = {**inputs.schemas, **{schema.name: schema for schema in rounds.of.schemas}}
-    if not all(schemas[name].types for name in stratum.relations):
+    own = {*stratum.relations, *(schema.name for schema in rounds.of.schemas)}
+    if not all(schemas[name].types for name in own):
         return None
     if any(rule.aggregated for rule in stratum.rules):
         return None
@@ -106,8 +118,18 @@ def applies(rounds: SemiNaive, inputs: StratumInputs) -> BitmapRounds | None:
     plans = [plan for _, plan in rounds.of.later]
     if not plans or any(plan.gathers or device.refuses(plan) is not None for plan in plans):
         return None
-    read = {ref.relation for plan in plans for join in plan.joins for ref in join.tries}
-    return None if read & {*stratum.relations} else BitmapRounds(rounds)
+    joins = [join for plan in plans for join in plan.joins]
+    growing = [(join, ref) for join in joins for ref in join.tries if ref.relation in own]
+    if not all(_grows_in_place(join, ref) for join, ref in growing):
+        return None
+    return BitmapRounds(rounds, tuple(sorted({ref.relation for _, ref in growing})))
+
+
+def _grows_in_place(join: JoinPlan, ref: TrieRef) -> bool:
+    """Whether an index that a join reads may be a hash trie that grows."""
+    guards = (step for step in all_steps(join.steps) if isinstance(step, Guard))
+    asked = any(join.tries[step.trie] == ref for step in guards)  # how many rows there are
+    return bool(ref.columns) and not (ref.weighted or ref.ranked or asked)
 
 
 def starts_small(draft: StratumDraft) -> bool:
@@ -119,19 +141,32 @@ def starts_small(draft: StratumDraft) -> bool:
 
 
 class MarkedRounds(StratumRun):
-    """One evaluation by rounds whose kernels output new rows only."""
+    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later runs.
+    `only_rest_waits`: whether only the rules that run once wait for their kernels, so that they run
+    breadth-first."""
+
+    kept: KeptRounds | None = None
+    only_rest_waits = False
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
         no one asks for; their new rows only feed other rules."""
-        followers = self.followers
+        followers, again = self.followers, self._again(passing)
         try:
-            rest = self._kernels_once()
-            marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+            if again is not None:
+                marked, rest = again.marked, self._rest
+            else:
+                rest = self._kernels_once()
+                seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
+                marked, rest = self._begin(followers) if seeds is None else (seeds, rest)
             if marked is None:
-                marked, rest = self._begin(followers)
-            if marked is None or not self._rounds(followers, rest, marked, passing):
                 return None
+            if not self._rounds(followers, rest, marked, passing, again):
+                if not self.only_rest_waits:
+                    return None
+                marked, _ = self._begin(followers)
+                if marked is None or not self._rounds(followers, [], marked, passing, None):
+                    return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
         finally:
@@ -139,9 +174,27 @@ class MarkedRounds(StratumRun):
                 self.context.limits.charge(name, 0)
         found = {n: self._relation(n, table) for n, table in marked.items() if n not in passing}
         self.record.end({name: relation.length for name, relation in found.items()})
+        if self.kept is not None:
+            device = self.context.device.accelerator
+            assert device is not None
+            device.keep(key_of(self.kept.made_for.joins, passing), self.kept)
         return found
 
-    @property
+    def _again(self, passing: Collection[str]) -> KeptRounds | None:
+        """What the device has kept of the same rounds over the same tries."""
+        device = self.context.device.accelerator
+        if device is None or self.context.metrics.lasting:
+            return None
+        if any(count_of(part) for parts in self.inputs.seeds.values() for part in parts):
+            return None
+        joins = [each.join for each in (*self.followers, *self._rest)]
+        found: KeptRounds | None = device.kept_of(key_of(joins, passing))
+        if found is None or found.begins(self):
+            return found
+        found.leave()
+        return None
+
+    @cached_property
     def followers(self) -> list[RuleJoin]:
         """The joins of all recursive rules."""
         return [
@@ -168,7 +221,7 @@ class MarkedRounds(StratumRun):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
                 return self._marked(first, followers), []
         except MemoryError:
-            rest = self._rest()
+            rest = self._rest
             if not rest:
                 raise
         # After the handler, because the error references device memory.
@@ -181,7 +234,7 @@ class MarkedRounds(StratumRun):
 
     def _kernels_once(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules, if kernels that mark their rows pay."""
-        found, context = self._rest(), self.context
+        found, context = self._rest, self.context
         cost = sum(each.join.cost for each in found)
         if not context.compiled and cost < context.thresholds.kernels_worth:
             return []
@@ -192,6 +245,7 @@ class MarkedRounds(StratumRun):
         ]
         return [] if any(nest.reason is not None for nest in nests) else found
 
+    @cached_property
     def _rest(self) -> list[RuleJoin]:
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
         found = []
@@ -218,16 +272,24 @@ class MarkedRounds(StratumRun):
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         plans = {id(each.plan): each.plan for each in joins}.values()
         known = {n: self._space(rows) if count else None for n, (rows, count) in first.items()}
-        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
+        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope, PARTS)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = self._space(rows) or KeySpace((), ())
+            elif name not in spaces and self._never(name, joins):
+                columns = len(self.inputs.schemas[name].columns)
+                spaces[name] = KeySpace((0,) * columns, (1,) * columns)
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
-        share = self.context.thresholds.bitmap_room_share
-        if sum(space.size for space in spaces.values()) // 8 > room // share:
+        dedup, thresholds = self.context.settings.dedup, self.context.thresholds
+        bits = sum(space.size for space in spaces.values()) // 8
+        fits = bits <= room // thresholds.bitmap_room_share
+        if dedup == "bitmap" and not fits:
             return None
+        refs = {ref for each in joins for ref in each.join.tries if ref.relation in first}
+        large = bool(refs) and bits > thresholds.bitmap_bytes
+        hashed = dedup == "hash" or not fits or (large and dedup == "auto")
         found = {}
         for name, (rows, count) in first.items():
             space = spaces[name]
@@ -235,18 +297,30 @@ class MarkedRounds(StratumRun):
                 xp.dtype("int32" if low >= INT32_MIN and low + span - 1 <= INT32_MAX else "int64")
                 for low, span in zip(space.least, space.spans, strict=True)
             ]
-            words = (space.size >> 6) + 1
+            if any(
+                dtypes[at] != "int32" for ref in refs if ref.relation == name for at in ref.columns
+            ):
+                return None  # hash tries have 32 bits
+            words = 0 if hashed else (space.size >> 6) + 1
             limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
-            marks = xp.zeros(words, dtype=xp.int64)
             bounds = xp.asarray(space.bounds, dtype=xp.int64)
-            table = found[name] = RelationInRounds(space, {"marks": marks, "space": bounds}, dtypes)
+            marks = xp.zeros(max(1, words), dtype=xp.int64)
+            beside = {"known" if hashed else "marks": marks, "space": bounds}
+            table = found[name] = RelationInRounds(space, beside, dtypes)
             if count:
                 table.blocks = [tuple(map(_as, rows, dtypes))]
-                self._mark(marks, space, table.blocks[0])
+                if not hashed:
+                    self._mark(marks, space, table.blocks[0])
         return found
 
+    def _never(self, name: str, joins: Sequence[RuleJoin]) -> bool:
+        """Whether all joins that derive a relation read an empty one."""
+        own = [each.join.tries for each in joins if each.plan.relation == name]
+        read = [[ref.relation for ref in tries if not self.grows(ref.relation)] for tries in own]
+        return all(any(not self.inputs.relation(each).length for each in names) for names in read)
+
     def _space(self, rows: Columns) -> KeySpace | None:
-        return KeySpace.within(self._bitmaps.spans(rows))
+        return KeySpace.within(self._bitmaps.spans(rows), PARTS)
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns, sign: int = 1) -> None:
         """Sets the bits of distinct rows, none of which is set, or clears those that are. The sum
@@ -265,15 +339,20 @@ class MarkedRounds(StratumRun):
         rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
+        again: KeptRounds | None,
     ) -> bool:
         """Runs the `rest`, and rounds until no row is new; returns False if the kernels cannot be
         printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            rounds = RowRounds(self, followers, rest, marked, passing)
+            rounds = RowRounds(self, followers, rest, marked, passing, again)
             try:
-                return rounds.run(work)
+                done = rounds.run(work)
+                self.kept, self.only_rest_waits = rounds.kept, rounds.only_rest_waits
+                return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""
+                if rounds.indexes or any(table.hashed for table in marked.values()):
+                    raise
             self._only_bits(marked)
             if not rounds.began:
                 if not all(self._find(each, marked) for each in rest):
@@ -289,7 +368,8 @@ class MarkedRounds(StratumRun):
                 if not all(self._find(each, marked) for each in followers):
                     return False
                 self._advance(marked)
-                ended_round(self.record, marked, work)
+                self.record.end_round()
+                told_round(marked, work)
         return True
 
     def _only_bits(self, marked: Mapping[str, RelationInRounds]) -> None:
@@ -380,12 +460,17 @@ class MarkedRounds(StratumRun):
         return found
 
     def _relation(self, name: str, table: RelationInRounds) -> Relation:
+        schema = self.inputs.schemas[name]
         if table.rows is None:
             (words,) = self._bitmaps.to_host((table.marks,))
             rows = rows_of_bits(table.space, words, table.dtypes)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+        elif self.kept is not None and table.length:
+            lent = self.kept.rounds.lend([*self.kept.marked].index(name))
+            relation = Relation.over(schema.columns, schema.types, RowStore.lying(lent))
         else:
-            rows = table.rows.whole()
-        relation = self.relation(name, [DistinctBlocks([rows], table.length)])
+            rows = table.rows.taken(copies=False)
+            relation = self.relation(name, [DistinctBlocks([rows], table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation

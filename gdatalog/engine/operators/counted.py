@@ -12,7 +12,8 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum, PreparedFixpoint
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.partitioned_run import PartitionedStratum, PreparedFixpoint
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule

@@ -1,14 +1,19 @@
 """Rounds on a device whose kernels append new rows to those of earlier rounds.
 
+A bitmap or a hash set tells which rows are new. Rules may read the rows of earlier rounds by hash
+tries, which grow with the rounds.
+
 All kernels are prepared before the first round (`gpu_ops/rounds.py`), and the host reads a few
-words after each. A profile runs the rules of a round one after the other, and waits for each.
+words after each, or after several. A profile runs the rules of a round one after the other, and
+waits for each. The device keeps rounds that began without rows, with their bitmaps and buffers, for
+queries that run the same plans over the same tries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,20 +21,25 @@ from gdatalog.calls import COUNTS
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
-from gdatalog.engine.metrics import Round, RuleRun, StratumMetrics, measured
+from gdatalog.engine.metrics import Round, RuleRun, measured
+from gdatalog.engine.operators.kept import RunFor, run_for
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step
+from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.rounds import DeviceRounds, GrowingRows
+    from gdatalog.gpu_ops.growing import GrowingTrie
+    from gdatalog.gpu_ops.growing_rows import GrowingRows
+    from gdatalog.gpu_ops.rounds import DeviceRounds
 
 BY_MARKS = ExecutorChoice(False, "new rows, told by marks on the device")
+BY_NUMBERS = ExecutorChoice(False, "new rows, told by a hash set on the device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +57,9 @@ class RuleJoin:
 
 @dataclass(slots=True)
 class RelationInRounds:
-    """A relation during the rounds: its bitmap, and its rows: at first as blocks, then as
-    `rows`. When memory is short, it has only bitmaps: that of all rows, that at the start of the
-    round, and that of the new rows. `length`: the number of all rows."""
+    """A relation during the rounds: its bitmap, or its place of a hash set, and its rows: at first
+    as blocks, then as `rows`. When memory is short, it has only bitmaps: that of all rows, that at
+    the start of the round, and that of the new rows. `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
@@ -61,6 +71,10 @@ class RelationInRounds:
     count: int = 0  # of new rows
     length: int = 0
     counted: int = 0  # marked rows in the metrics, if there is only a bitmap
+
+    @property
+    def hashed(self) -> bool:
+        return "known" in self.beside
 
     @property
     def marks(self) -> Array:
@@ -110,11 +124,47 @@ class _Follower:
         return self.tried - before
 
 
-class RowRounds:
-    """The rounds of a stratum's run. `rest`: the joins that run once before them. `began`: whether
-    they have."""
+@dataclass(slots=True, eq=False)
+class KeptRounds:
+    """Rounds that may run again, and their relations."""
 
-    began = False
+    rounds: DeviceRounds
+    marked: Mapping[str, RelationInRounds]
+    made_for: RunFor
+
+    @property
+    def nbytes(self) -> int:
+        return self.rounds.nbytes
+
+    def leave(self) -> None:
+        """Gives its rows to those that may still read them."""
+        self.rounds.settle(copies=False)
+
+    def begins(self, of: StratumRun) -> bool:
+        """Begins this run, if it serves it."""
+        context = of.context
+        tries = map(of.trie_of, _read(self.made_for.joins, self.marked))
+        if not self.made_for.serves(context, tries):
+            return False
+        if not self.rounds.again(context.scope, context.limits):
+            return False
+        for name, table in self.marked.items():
+            table.count = table.length = 0
+            context.limits.charge(name, table.nbytes)
+        return True
+
+
+def _read(joins: Sequence[JoinPlan], growing: Collection[str]) -> list[TrieRef]:
+    """The indexes that joins read, but for those that grow."""
+    return [ref for join in joins for ref in join.tries if ref.relation not in growing]
+
+
+class RowRounds:
+    """The rounds of a stratum's run. `rest`: the joins that run once before them. `kept`: what the
+    device has of earlier runs. `began`: whether what runs once has run. `only_rest_waits`: whether
+    they cannot run because kernels of the `rest` are not compiled yet, and no others."""
+
+    began = seeded = only_rest_waits = False
 
     def __init__(
         self,
@@ -123,58 +173,80 @@ class RowRounds:
         rest: Sequence[RuleJoin],
         marked: Mapping[str, RelationInRounds],
         passing: Collection[str],
+        kept: KeptRounds | None = None,
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
-        self.count = len(joins)
+        self.indexed = {ref.relation for each in self.joins for ref in each.join.tries}
+        self.indexes: dict[TrieRef, GrowingTrie] = {}
+        self.count, self.kept = len(joins), kept
         self.names = [*marked]
+        self.followers: list[_Follower] = []
+        device = self.context.device.accelerator
+        assert device is not None
+        self.device = device
 
     def run(self, work: WorkItem) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed. Raises a
         `MemoryError` if rows do not fit: the rounds so far are valid, and what is marked of the
         current one lies behind the rows that it reads."""
-        device = self.context.device.accelerator
-        assert device is not None
-        self._begin()
+        kept, self.kept = self.kept, None
+        rounds, lasting = None if kept is None else kept.rounds, self.context.metrics.lasting
+        if rounds is None:
+            self._begin()
+            relations = [self._rows(name) for name in self.names]
+            rounds = self.device.rounds(relations, self.context.limits)
         mark = self.record.mark()
-        rounds = device.rounds([self._rows(name) for name in self.names], self.context.limits)
-        followers: list[_Follower] = []
         try:
-            for each in self.joins:
-                printed = self._follower(each)
-                if printed is None:
-                    return False
-                followers.append(printed)
-            texts = [(one.nest.plain, one.of.plan.relation) for one in followers]
-            if self.context.waits_for(texts):
+            if kept is None and not self._prepared(rounds):
                 return False
-            for follower in followers:
-                self._add(follower, rounds)
-            rounds.prepare()
-            lasting = self.context.metrics.lasting
-            if lasting:
-                self._run(rounds, followers, range(self.count, len(followers)))
-                rounds.end_round()
-            else:
-                rounds.first()
-            self.began = True
-            self._take(rounds, followers)
-            self.record.end_round()
-            steps = self._steps(rounds, followers) if lasting else rounds.run()
-            while any(table.count for table in self.marked.values()):
-                work.round, mark = (work.round or 0) + 1, self.record.mark()
+            for ended in self._steps(rounds) if lasting else rounds.run():
+                self._take(rounds, ended)
+                self.record.end_round(len(ended))
+                if self.began or len(ended) > 1:
+                    work.round = (work.round or 0) + len(ended) - (not self.began)
+                    told_round(self.marked, work)
+                self.began, mark = True, self.record.mark()
                 self.context.limits.poll()
-                next(steps)
-                self._take(rounds, followers)
-                ended_round(self.record, self.marked, work)
         except MemoryError:
             self.record.back_to(mark)
             raise
         finally:
-            for follower in followers:
+            for follower in self.followers:
                 follower.tell()
+            self.followers = []  # they reference this object
             rounds.close()
+        self.kept = kept or self._kept(rounds)
         return True
+
+    def _prepared(self, rounds: DeviceRounds) -> bool:
+        """Prepares the launches of all rules; False if one cannot be printed, or is not compiled
+        yet and need not be waited for."""
+        for each in self.joins:
+            printed = self._follower(each)
+            if printed is None:
+                return False
+            self.followers.append(printed)
+        texts = [(one.nest.plain, one.of.plan.relation) for one in self.followers]
+        coming = [self.context.waits_for([text]) for text in texts]
+        if any(coming):
+            self.only_rest_waits = not any(coming[: self.count])
+            return False
+        for text in () if self.context.metrics.lasting or len(texts) == 1 else texts:
+            self.device.loops_soon(*text)  # several threads compile
+        for follower in self.followers:
+            self._add(follower, rounds)
+        rounds.prepare()
+        return True
+
+    def _kept(self, rounds: DeviceRounds) -> KeptRounds | None:
+        """What serves later runs; None if these rounds began with rows."""
+        if self.seeded:
+            return None
+        joins = [each.join for each in self.joins]
+        tries = [self.of.trie_of(ref) for ref in _read(joins, self.marked)]
+        made_for = run_for(self.context, joins, tries)
+        return None if made_for is None else KeptRounds(rounds, self.marked, made_for)
 
     def _rows(self, name: str) -> GrowingRows:
         rows = self.marked[name].rows
@@ -183,16 +255,18 @@ class RowRounds:
 
     def _begin(self) -> None:
         """Joins the blocks of each relation."""
-        from gdatalog.gpu_ops.rounds import GrowingRows
+        from gdatalog.gpu_ops.growing_rows import GrowingRows
 
         ops = self.of.ops
         for name, table in self.marked.items():
             nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
             count = len(rows[0])
-            passing = name in self.passing
-            table.rows = GrowingRows(rows, count, table.space.size, passing, 0, count)
+            passing = name in self.passing and name not in self.indexed
+            most, marks = table.space.size, None if table.hashed else table.marks
+            table.rows = GrowingRows(rows, count, most, table.space, marks, passing, 0, count)
             table.blocks = []
+            self.seeded |= count > 0
             self.context.limits.charge(name, table.nbytes)
 
     def _follower(self, each: RuleJoin) -> _Follower | None:
@@ -200,17 +274,35 @@ class RowRounds:
         join, beside = each.join, self.marked[each.plan.relation].beside
         rows = () if join.given is None else self._rows(join.given.relation).columns
         report = self.context.metrics.run_of(each.plan)
-        sources = Sources(self.of.trie_of, partial(given_rows, rows))
-        form, counts = Form(join.outputs, fresh=True), report is not None
+        sources = Sources(self._trie_of, partial(given_rows, rows))
+        table = self.marked[each.plan.relation]
+        parts = tuple(len(part.spans) for part in table.space.parts) if table.hashed else ()
+        form, counts = Form(join.outputs, fresh=True, parts=parts), report is not None
+        growing = [at for at, ref in enumerate(join.tries) if ref.relation in self.marked]
         with measured(report):
-            nest = JoinNest(join, form, sources, self.context, beside, counts)
+            nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
             if nest.reason is not None:
                 return None
             return _Follower(each, nest, report, counts_of(nest.printed))
 
+    def _trie_of(self, ref: TrieRef) -> Trie:
+        """The index that a rule reads; of relations of the stratum, one that grows."""
+        if ref.relation not in self.marked:
+            return self.of.trie_of(ref)
+        if ref not in self.indexes:
+            from gdatalog.gpu_ops.growing import GrowingTrie
+
+            table, old = self.marked[ref.relation], ref.version == "old"
+            xp, spans = self.of.ops.xp, table.space.spans
+            made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
+            self.indexes[ref] = made
+            self._rows(ref.relation).tries.append(made)
+        found: Any = self.indexes[ref]
+        return cast(Trie, found)
+
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""
-        from gdatalog.gpu_ops.rounds import RoundLoops
+        from gdatalog.gpu_ops.round_launches import RoundLoops
 
         relation, given = each.of.plan.relation, each.of.join.given
         with measured(each.report):
@@ -218,21 +310,18 @@ class RowRounds:
             follows = None if given is None else self.names.index(given.relation)
             rounds.add(RoundLoops(run, follows, self.names.index(relation)))
 
-    def _take(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> None:
-        """Takes the numbers of rows after a round."""
-        for name, table in self.marked.items():
-            rows = self._rows(name)
-            table.count = rows.end - rows.begin
-            table.length += table.count
-        for number, follower in enumerate(followers):
-            follower.found(rounds.found[number])
+    def _take(self, rounds: DeviceRounds, ended: Sequence[Sequence[int]]) -> None:
+        """Takes the numbers of new rows of rounds."""
+        for table, counts in zip(self.marked.values(), zip(*ended, strict=True), strict=True):
+            table.count = counts[-1]
+            table.length += sum(counts)
+        for follower, found in zip(self.followers, rounds.found, strict=False):
+            follower.found(found)
 
-    def _run(
-        self, rounds: DeviceRounds, followers: Sequence[_Follower], numbers: Iterable[int]
-    ) -> None:
+    def _run(self, rounds: DeviceRounds, numbers: Iterable[int]) -> None:
         """Runs some rules, one after the other."""
         for number in numbers:
-            each, before = followers[number], rounds.found[number]
+            each, before = self.followers[number], rounds.found[number]
             stats = self.record.running(each.of.plan.relation, each.of.rule)
             stats.executors[each.of.number] = str(BY_MARKS)
             given = each.of.join.given
@@ -243,22 +332,20 @@ class RowRounds:
             stats.tried = each.saw(counters, read)
             self.record.ran(stats, each.report)
 
-    def _steps(self, rounds: DeviceRounds, followers: Sequence[_Follower]) -> Iterator[None]:
-        """Runs rounds rule by rule."""
-        while True:
-            self._run(rounds, followers, range(self.count))
-            rounds.end_round()
-            yield
+    def _steps(self, rounds: DeviceRounds) -> Iterator[Sequence[Sequence[int]]]:
+        """Runs what runs once, and rounds, rule by rule."""
+        self._run(rounds, range(self.count, len(self.followers)))
+        yield rounds.end_round()
+        while rounds.left:
+            self._run(rounds, range(self.count))
+            yield rounds.end_round()
 
 
-def ended_round(
-    record: StratumMetrics, marked: Mapping[str, RelationInRounds], work: WorkItem
-) -> None:
-    """Records and reports the end of a round."""
+def told_round(marked: Mapping[str, RelationInRounds], work: WorkItem) -> None:
+    """Reports the end of a round."""
     new = {name: table.count for name, table in marked.items()}
     total = {name: table.length for name, table in marked.items()}
     assert work.round is not None
-    record.end_round()
     Round(work.round, new, total).tell(work)
 
 

@@ -18,7 +18,7 @@ from gdatalog.engine.fixpoint.start_groups import RowsByColumn
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
-from gdatalog.engine.operators.partitioned import (
+from gdatalog.engine.operators.partitioned_run import (
     Key,
     PartitionedStratum,
     PreparedFixpoint,

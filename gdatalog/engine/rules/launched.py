@@ -8,15 +8,16 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.calls import Block, LoopRun
+from gdatalog.calls import Block
 from gdatalog.engine.choose import choose
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid
-from gdatalog.engine.device import Accelerator, PreparedLoops
+from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum, scanned
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.rules.operator import Refusal, RuleJoins
@@ -30,6 +31,9 @@ from gdatalog.records import dataclass
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.walk import PreparedLoops
 
 
 @dataclass(slots=True, eq=False)
@@ -99,9 +103,9 @@ def launched(
 
 
 def launches(plan: RulePlan, context: ExecutionContext) -> bool:
-    """Whether a rule is one join, or a sum of joins that only count, for one device."""
+    """Whether a rule is one join, or a sum of joins that only count, for a device."""
     device = context.device
-    if device.accelerator is None or len(device.members) > 1:
+    if device.accelerator is None:
         return False
     if plan.left is not None or plan.within or device.refuses(plan) is not None:
         return False
@@ -143,8 +147,7 @@ def _prepared(
     has_run = not choose(nest, label).breadth_first
     if not has_run and not (settings.strategy == "auto" and device.loops_soon(nest.plain, label)):
         return None
-    run = LoopRun(nest.plain, nest.tries, context.scope, limits, label, settings, {}, join.cost)
-    loops = device.prepared(run, has_run)
+    loops = device.prepared(nest.loop_run(label, {}, nest.shared), has_run)
     return None if loops is None else LaunchedJoin(join, form, loops, times * join.orbit)
 
 

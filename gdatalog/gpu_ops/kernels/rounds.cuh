@@ -4,17 +4,13 @@
 // The kernel of a rule writes new rows to the blocks of its pool. `append_rows`, which
 // `gpu_ops/rounds.py` prints for the types of a relation's columns, moves them behind the
 // relation's rows. At the end of a round, `next_round` makes them the rows that the next round
-// reads. If a kernel has ended early, because its pool was full or the host wants it to stop, it
-// halts the rounds instead: then the kernels that are queued already do nothing.
+// reads, and logs how many there are. If a kernel has ended early, because its pool was full or the
+// host wants it to stop, it halts the rounds instead: then the kernels that are queued already do
+// nothing. A graph repeats rounds while GOES_ON is set: not after the last round, nor if another
+// one might not have room for its rows, or would not be logged.
 #pragma once
+#include "board.cuh"
 #include "work.cuh"
-
-// The words of the board; `gpu_ops/rounds.py` has the same numbers. After the first ones come those
-// of each relation, then those of each rule; a rule's words say where its other words are: `sizes`,
-// which begins with the part of the rows that it reads, and `control`.
-enum Board { HALTED = 0, BOARD_WORDS = 1 };
-enum Grown { ROWS = 0, BEGIN = 1, END = 2, GROWN_WORDS = 3 };  // [BEGIN, END): read in this round
-enum Follower { FOUND = 0, FOLLOWS = 1, SIZES = 2, CONTROL = 3, FOLLOWER_WORDS = 4 };
 
 // For a warp: where to append `count` rows. All lanes get the answer.
 template <class B>
@@ -57,12 +53,35 @@ DEVICE void give_part(B board, i64 follower, bool some) {
     board[sizes + 1] = some ? board[relation + END] - begin : 0;
 }
 
-// Ends a round, and begins the next one. Run by one block.
-KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers) {
+// Makes the rows that a round has found the new ones, and logs their ends.
+template <class B>
+DEVICE void advance(B board, i64 relations, i64 logged) {
+    const i64 round = board[ROUNDS], log = board[LOG] + round % logged * relations;
+    bool more = false, room = (round + 1) % logged != 0;
+    for (i64 at = 0; at < relations; at++) {
+        const i64 relation = BOARD_WORDS + at * GROWN_WORDS;
+        const i64 begin = board[relation + END], end = board[relation + ROWS];
+        board[relation + BEGIN] = begin;
+        board[relation + END] = end;
+        board[log + at] = end;
+        more |= end > begin;
+        room &= end <= board[relation + LIMIT];
+    }
+    board[ROUNDS] = round + 1;
+    board[GOES_ON] = more && room;
+}
+
+// Ends a round of so many rules, and begins the next one. Run by one block.
+KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 first_index, i64 indexes,
+                   i64 logged) {
     SHARED(i64, why, 1);
     const i64 first = BOARD_WORDS + relations * GROWN_WORDS;
     const i64 thread = thread_of_block(), threads = threads_of_block();
     if (thread == 0) why[0] = board[HALTED];
+    for (i64 at = thread; at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS;
+        board[index + FROM] = board[index + TO];
+    }
     block_sync();
     if (why[0] != DONE) return;
     block_sync();
@@ -73,12 +92,19 @@ KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers) {
     }
     block_sync();
     const bool goes_on = why[0] == DONE;
-    for (i64 at = thread; goes_on && at < relations; at += threads) {
-        const i64 relation = BOARD_WORDS + at * GROWN_WORDS;
-        board[relation + BEGIN] = board[relation + END];
-        board[relation + END] = board[relation + ROWS];
+    if (thread == 0) {
+        board[HALTED] = why[0];
+        if (goes_on) {
+            advance(board, relations, logged);
+        } else {
+            board[GOES_ON] = 0;
+        }
     }
     block_sync();
+    for (i64 at = thread; goes_on && at < indexes; at += threads) {
+        const i64 index = first_index + at * INDEX_WORDS, relation = board[index + INDEX_OF];
+        board[index + TO] = board[relation + (board[index + LACKS] != 0 ? BEGIN : END)];
+    }
     for (i64 at = thread; at < followers; at += threads) {
         const i64 follower = first + at * FOLLOWER_WORDS, control = board[follower + CONTROL];
         give_part(board, follower, goes_on);
@@ -87,7 +113,6 @@ KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers) {
             board[control + POOL] = 0;
         }
     }
-    if (thread == 0) board[HALTED] = why[0];
 }
 
 // Lets a rule whose pool was full go on, and only this rule. Run by one thread.

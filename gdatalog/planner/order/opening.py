@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gdatalog.plan import join_plan as p
 from gdatalog.planner import items as n
-from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.comparisons import FLIPPED, Comparisons, shares_two
 from gdatalog.planner.order.atoms import AtomState
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.values import TypeName
@@ -26,7 +26,9 @@ def open_atom(
     Tests within the atom filter its trie. Columns whose variable has no other use are dropped; in a
     bag, the rows then have weights.
     """
-    rises = size.rises if not item.ranked else frozenset()  # holds for values, not for ranks
+    looks = shares_two(item, uses) or not item.variables.isdisjoint(comparisons.compared)
+    # They hold for values, not for ranks.
+    rises = size.rises if looks and not item.ranked else frozenset()
     tests: list[p.RowTest] = []
     columns: dict[str, int] = {}
     known: list[tuple[int, p.Expr]] = []
