@@ -21,10 +21,9 @@ from gdatalog.engine.counting import count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.kept_plans import KeptPlans
-from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
-from gdatalog.engine.evaluator.upcoming import Upcoming
+from gdatalog.engine.evaluator.upcoming import LastUse, Upcoming
 from gdatalog.engine.facts.rows import fact_rows, in_rows
 from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
