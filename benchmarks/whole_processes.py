@@ -28,7 +28,7 @@ class Ended:
     """A process that has ended: how long it ran, the most bytes that it held, what it gave.
 
     `peak` is at least what this process held when it began the other, some 50 MB: so Linux counts.
-    `files`: seconds of reading and writing, if it tells.
+    `files`: seconds of reading and writing, `evaluation`: of the program beside them, if it tells.
     """
 
     seconds: float
@@ -36,15 +36,22 @@ class Ended:
     err: str
     trouble: str = ""
     files: float | None = None
+    evaluation: float | None = None
     counts: Counts = field(default_factory=dict)
 
 
-def ours(program: Path, facts: Path, cache: str) -> Ended:
-    """`--timing` tells what files took. `cache`: the folder of compiled code."""
-    command = [sys.executable, "-m", "gdatalog", "--device", "cpu", "--timing", "--no-warnings"]
-    ended = _process([*command, "-j", str(THREADS), program], facts, GDATALOG_CACHE=cache)
+def ours(
+    program: Path, facts: Path, cache: str, device: str = "cpu", threads: int | None = THREADS
+) -> Ended:
+    """`--timing` tells what files took, and the whole program without its process. `cache`: the
+    folder of compiled code. `threads`: None: one for each core."""
+    command = [sys.executable, "-m", "gdatalog", "--device", device, "--timing", "--no-warnings"]
+    given = [] if threads is None else ["-j", str(threads)]
+    ended = _process([*command, *given, program], facts, GDATALOG_CACHE=cache)
     told = re.findall(r"(?:loading|writing) ([\d.]+) s", ended.err)
     ended.files = sum(map(float, told))
+    if (total := re.search(r"^total: ([\d.]+) s", ended.err, re.MULTILINE)) is not None:
+        ended.evaluation = float(total[1]) - ended.files
     return ended
 
 
@@ -77,7 +84,8 @@ def _process(command: Sequence[str | Path], facts: Path, **env: str) -> Ended:
     # Compiled modules are kept, whatever the environment says of those who develop.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # Soufflé's threads spin otherwise, and its times double beside any other work.
-    kept |= {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": str(ROOT), **env}
+    path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
+    kept |= {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": path, **env}
     with TemporaryDirectory(prefix="gdatalog-answers-") as given:
         folder = Path(given)
         answers = folder / "answers"

@@ -115,9 +115,21 @@ class Thresholds:
     pool_rows_most: int = 1 << 28  # greatest number of them, since draining it takes memory, too
     grid_blocks: int = 0  # blocks of threads; 0: as many as are resident
 
-    # What a GPU runs under device="auto", which opens it when the first work pays there.
-    gpu_from: float = 1e7  # rows that compiled loops expect to look at
-    gpu_bytes: int = 1 << 20  # ... or bytes of the rows that lie on the GPU only
+    # What a GPU runs under device="auto": seconds and rates, by which the strata of a program are
+    # placed together. `python -m benchmarks.gpu constants` measures them; these are of one H100.
+    gpu_from: float = 1e7  # rows that the cores are spared to look at, from which the GPU is used
+    gpu_opening: float = 1.5  # ... and seconds, in a process that runs a single program
+    gpu_rule: float = 1e-3  # seconds before the first row of a stratum
+    gpu_launch: float = 2e-5  # seconds of a launch
+    gpu_rows: float = 1e10  # rows that a GPU looks at in a second
+    gpu_new_rows: float = 2e9  # rows that its rounds tell from known ones in a second
+    gpu_copy: float = 5e-5  # seconds before the first byte of a copy
+    gpu_bus: float = 7e9  # bytes that are copied to or from it in a second
+    core_turn: float = 2.5e-4  # seconds of a rule's turn in a round on the CPU
+    core_rows: float = 3e7  # rows that a core looks at in a second
+    core_new_rows: float = 1e7  # rows that the CPU's rounds tell from known ones in a second
+    array_rows: float = 2.5e8  # rows of array operations in a second, anywhere
+    gpu_bytes: int = 1 << 20  # data of so many bytes on a GPU stays there, and opens it
 
     # Joins and fixpoints on several devices.
     shared_from: float = 5e7  # expected rows read, from which on devices share a join

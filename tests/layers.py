@@ -155,9 +155,9 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy kept once semi_naive row_rounds bitmap_rounds wrapping fallback
-        host placed when_compiled codes linear incremental lattice partitioned_run partitioned
-        counted workers worklist
+        __init__ base again copy once semi_naive kept row_rounds bitmap_rounds wrapping
+        fallback host placed when_compiled codes linear incremental lattice partitioned_run
+        partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows index_lookup fallback in_cells signed_sum
@@ -202,7 +202,8 @@ ORDER = {
     "planner": """
         compaction passes check statistics observed items body_text comparisons alternatives
         failing normalise new_values domains encoded_constants order aggregate_items
-        witnesses list_reuse components conjunction build join rewrite program rule pipeline
+        witnesses list_reuse components conjunction build join rewrite program rule least_cut
+        placement pipeline
         __init__
     """,
     "planner/check": """
@@ -219,7 +220,7 @@ ORDER = {
     "planner/rewrite": """
         __init__ worklist_key counts_read folding adornments columns_read linear_recursion
         parts quotients isomorphic orbits outer_plans outer_loops known_bindings
-        linear_closures passing recursion_cost suffix cuts rounds_cost signatures
+        linear_closures passing recursion_cost suffix cuts rounds_cost program_sizes signatures
         dead_variables local_counts elimination rewriting algebra body_counts demanded_rules
         magic_sets
     """,

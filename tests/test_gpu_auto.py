@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from threading import Event, Thread
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import placing
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
 from gdatalog.engine.evaluator.bound import BoundRules
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.planner import placement
+from gdatalog.planner.rewrite import program_sizes
 from gdatalog.progress import format_bytes
+from gdatalog.records import replace
 from gdatalog.storage import row_store, statistics
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -34,6 +37,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 EDGES = [(a, b) for a in range(12) for b in range(12) if a != b and (a + b) % 3]
+# Costs by which only the rows to look at decide.
+ROWS_ONLY = {
+    "gpu_rule": 0.0, "gpu_launch": 0.0, "gpu_bus": 1e30, "gpu_rows": 1e30, "gpu_new_rows": 1e30,
+    "core_turn": 0.0, "core_new_rows": 1e30, "core_rows": 1e8, "array_rows": 1e8, "gpu_copy": 0.0,
+}  # fmt: skip
 COUNT = "n(count()) <- E(x, y), E(y, z), E(x, z), x < y < z."
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
 
@@ -49,7 +57,7 @@ def auto(opened: list[Gpu], **thresholds: float) -> gd.Database:
     db = gd.connect(device="cpu")
     db.workspace.later = later = LaterGpu(opening, db._turns.enter)
     db._turns._use = later.use
-    db.workspace.tune(**thresholds)
+    db.workspace.tune(**(ROWS_ONLY if "gpu_from" in thresholds else {}) | thresholds)
     return db
 
 
@@ -165,8 +173,16 @@ def test_a_query_beside_a_call_that_may_use_the_gpu_runs_on_the_cpu(
 def test_an_explanation_opens_the_gpu_if_the_plan_needs_it(connect: Any, opened: list[Gpu]) -> None:
     db = connect(gpu_from=100.0)
     db.workspace.force(strategy="lftj")
-    assert str(db.explain(COUNT)).startswith(f"on cuda:0 ({OPENED})")
-    assert len(opened) == 1 and db.device == "cpu and cuda:0"
+    text = str(db.explain(COUNT))
+    size = format_bytes(db.workspace.stored["E"].nbytes)
+    assert text.startswith(f"on cuda:0 ({OPENED})")
+    assert why_of(text)[1].endswith(f" rows to look at, {size} are copied to it")
+    other = connect(gpu_from=100.0)
+    other.workspace.force(strategy="lftj")
+    profile = str(other.profile(COUNT))
+    assert f" rows to look at, {size} are copied to it" in profile
+    assert f"{size} were copied to or from the GPU" in profile
+    assert len(opened) == 2 and db.device == "cpu and cuda:0"
 
 
 def test_a_gpu_that_cannot_be_used_is_said_once(
@@ -181,7 +197,7 @@ def test_a_gpu_that_cannot_be_used_is_said_once(
 
     with gd.connect(device="cpu") as db:
         db.workspace.later = LaterGpu(opening)
-        db.workspace.tune(gpu_from=100.0)
+        db.workspace.tune(gpu_from=100.0, **ROWS_ONLY)
         db.workspace.force(strategy="lftj")
         db["E"] = EDGES
         for _ in range(2):
@@ -199,18 +215,23 @@ def test_a_partitioned_fixpoint_runs_on_the_gpu(connect: Any, opened: list[Gpu])
     (gpu,) = opened
     assert gpu.walks._kernels
     text = str(db.explain(CLOSURE))
-    assert why_of(text)[1] == "on cuda:0: about 180,000 rows to look at"
+    assert why_of(text)[1].startswith("on cuda:0: about 1,300 rows to look at in 3 rounds")
     assert "a fixpoint for each x of p" in text
-    # Rounds whose values are not apart stay on the CPU.
+    # Rounds that take more launches than their rows pay for stay on the CPU.
+    db.workspace.tune(gpu_launch=1e-5)
     text = "q(x, y) <- E(x, y). q(x, z) <- q(x, y), q(z, y), x != z."
     where = why_of(str(db.explain(text)))[1]
-    assert where == "on the CPU: its recursion is not partitioned by a value"
+    assert where.startswith("on the CPU: about ") and where.endswith(" rows to look at in 2 rounds")
     text += " ?- q(x, y)."
     on_cpu = gd.query(text, {"E": EDGES}, device="cpu")
     assert {*db.query(text).fetchall()} == {*on_cpu.fetchall()}
 
 
-def test_data_on_the_gpu_stays_there_if_it_is_much(connect: Any, opened: list[Gpu]) -> None:
+def test_data_on_the_gpu_stays_there_if_it_is_much(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "FETCHED", 0)
+    monkeypatch.setattr(row_store, "SORTED_BELOW", 0)
     xp = HostDriver().xp
     columns = {
         "a": xp.asarray([a for a, _ in EDGES]),
@@ -218,7 +239,7 @@ def test_data_on_the_gpu_stays_there_if_it_is_much(connect: Any, opened: list[Gp
     }
     text = "f(y, x) <- D(x, y), x < 6."
     expected = {(y, x) for x, y in EDGES if x < 6}
-    few, many = connect(), connect(gpu_bytes=64)
+    few, many = connect(), connect(gpu_bytes=64, gpu_from=0.0, gpu_bus=1e3)
     few["D"] = columns
     assert few.workspace.stored["D"].store.on_host
     assert {*few.query(text).fetchall()} == expected
@@ -227,7 +248,7 @@ def test_data_on_the_gpu_stays_there_if_it_is_much(connect: Any, opened: list[Gp
     assert not many.workspace.stored["D"].store.on_host and len(opened) == 1
     where = why_of(str(many.explain(text)))[1]
     size = many.workspace.stored["D"].nbytes
-    assert where == f"on cuda:0: {format_bytes(size)} of what it reads lie there"
+    assert where == f"on cuda:0: about 50 rows to look at, {format_bytes(size)} of them lie there"
     found = many.query(text)
     assert {*found.fetchall()} == expected
     # Its own rows and those that a rule derives.
@@ -242,7 +263,7 @@ def test_data_on_the_gpu_stays_there_if_it_is_much(connect: Any, opened: list[Gp
 
 
 def test_rules_of_one_relation_run_where_each_pays(connect: Any, opened: list[Gpu]) -> None:
-    db = connect(gpu_from=100.0)
+    db = connect(gpu_from=50.0, gpu_rule=5e-7)
     db.workspace.force(strategy="lftj")
     text = (
         "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z. t(x, x, 0) <- E(x, 3), x < 9. "
@@ -302,10 +323,10 @@ def mixed(
     """What is expected to look at `least` rows runs on the GPU, and what reads more than `most`
     bytes that lie there; the rest brings them, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placing, "_loops", lambda plan, context: placing._cost(plan))
+        patch.setattr(placement.Work, "on_device", lambda work, _: inf if work.on_host else 0.0)
         patch.setattr(statistics, "FETCHED", 0)
         patch.setattr(row_store, "SORTED_BELOW", 0)
-        with auto([], gpu_from=least, gpu_bytes=most) as db:
+        with auto([], gpu_from=least, gpu_bytes=int(most), gpu_bus=1e30 if most > 1 else 1e3) as db:
             return oracle.answers(db, text, data, defined)
 
 
@@ -374,3 +395,72 @@ def test_a_query_again_is_bound_where_it_was_placed(
     db.workspace.results.clear()
     assert cost(gpu.driver, lambda: db.query(COUNT).fetchall()) == (1, 1, 0)
     assert cost(gpu.driver, lambda: db.query(few).fetchall()) == (0, 0, 0)
+
+
+# ------------------------------------------------------------------------------ whole programs
+
+ALTERNATING = """
+    big(x, z) <- E(x, y), E(y, z), E(z, w), E(w, x).
+    small(x) <- big(x, x).
+    few(x, y) <- small(x), E(x, y), y < 3.
+    again(x, z) <- few(x, y), big(y, z), big(z, w), big(w, x).
+    n(count()) <- again(_, _)."""
+
+
+def sides_of(text: str) -> str:
+    """Where each stratum of an explanation runs: on the GPU, or on the CPU."""
+    return "".join("CG"[where.startswith("on cuda:0")] for where in why_of(text)[1:])
+
+
+@pytest.mark.parametrize(
+    ("bus", "expected"),
+    [
+        (1e30, "GCCGC"),  # copies cost nothing: each stratum runs where it is done sooner
+        (1e8, "GGGGC"),  # the rows of `big` stay for `again`, and small strata between them
+        (1.0, "CCCCC"),  # no work pays for the copies of E
+    ],
+)
+def test_strata_of_a_program_are_placed_together(
+    connect: Any, bus: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "FETCHED", 0)  # rows stay on the GPU, however few
+    costs = {"gpu_from": 0.0, "gpu_rule": 1e-6, "gpu_rows": 1e10, "gpu_bus": bus}
+    text = ALTERNATING + " ?- n(c)."
+    for _ in range(2):
+        db = connect(**costs)
+        db.workspace.force(strategy="lftj")
+        explained = str(db.explain(text, passes=True))
+        assert sides_of(explained) == expected
+    assert "place_strata: each stratum runs where the program takes the least time" in explained
+    assert "\n  small: on " in explained and "\n  again: on " in explained
+    assert db.query(text).fetchall() == connect().query(text).fetchall()
+
+
+def test_wrong_estimates_do_not_break_answers(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = CLOSURE + " q(x) <- p(x, x). n(count()) <- p(x, y), q(y), x < y. ?- n(c)."
+    right = connect().query(text).fetchall()
+    usual = program_sizes.ProgramSizes.add
+    for off in (1e-6, 1e6):
+
+        def add(self: Any, *given: Any, off: float = off) -> Any:
+            found = usual(self, *given)
+            for name, size in self.assumed.items():
+                self.assumed[name] = replace(size, rows=max(1, int(size.rows * off)))
+            return replace(found, rows=found.rows * off, looked=found.looked * off)
+
+        monkeypatch.setattr(program_sizes.ProgramSizes, "add", add)
+        assert connect(gpu_from=1.0).query(text).fetchall() == right
+
+
+def test_a_process_of_one_program_opens_a_gpu_for_more_than_a_session(connect: Any) -> None:
+    db = connect(gpu_from=100.0, gpu_opening=1.0)
+    db.workspace.force(strategy="lftj")
+    with db._session() as session:
+        execution = session.open(COUNT + " ?- n(c).", {})
+        evaluator = execution.evaluator
+        (stratum, _) = evaluator.strata_of(["?1"])
+        assert evaluator.planned(stratum)[0].device == "cuda:0"
+        evaluator.let_go, evaluator._placement = evaluator.known.pop, None
+        assert evaluator.planned(stratum)[0].device == "cpu"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gdatalog
-from gdatalog.gpu_ops import launch, rounds
+from gdatalog.gpu_ops import launch, round_launches, rounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.growing import GrowingTrie, Indexing, RowNumbers, groups_of, slots_for
 from tests.cuda_host import HostDriver, needs_compiler
@@ -134,11 +134,11 @@ def test_pools_and_indexes_start_small(
     closed: set[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "BLOCK_ROWS", 32)
-    monkeypatch.setattr(rounds, "FEW_BLOCKS", 1)
+    monkeypatch.setattr(round_launches, "FEW_BLOCKS", 1)
     grown: list[int] = []
-    real = rounds._RoundLaunch.grow
+    real = round_launches.RoundLaunch.grow
     monkeypatch.setattr(
-        rounds._RoundLaunch, "grow", lambda self: grown.append(self.pool.count) or real(self)
+        round_launches.RoundLaunch, "grow", lambda self: grown.append(self.pool.count) or real(self)
     )
     with asked(HostDriver(blocks=1), pool_rows=1, grid_blocks=1) as db:
         assert set(db.query(PATHS + " ?- p(x, y).").fetchall()) == closed

@@ -28,7 +28,9 @@ SUITES = {
     "random": ("random_graphs", 0.53),
     "compiling": ("compiling", 0.55),
     "overhead": ("overhead", 0.58),
+    "constants": ("constants", 0.6),
     "rounds": ("rounds", 0.65),
+    "programs": ("programs", 0.8),
     "recursion": ("recursion", 1.0),
 }
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "gpu"
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"{', '.join(SUITES)}; or all")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="begin nothing longer")
     parser.add_argument("--only", default="", help="works whose names have this in them")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="facts of large programs")
     parser.add_argument("--out", type=Path, help=f"default: docs/benchmarks/{OUT.name}")
     parser.add_argument("--redraw", action="store_true", help="from the figures in the folder")
     options = parser.parse_args(arguments)
@@ -58,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no benchmark on a GPU: {str(reason).strip()}", file=sys.stderr)
         print("cure: gdatalog --doctor tells what is missing here", file=sys.stderr)
         return 0
-    setting = Setting(driver, gpu_driver, minutes=options.minutes, only=options.only)
+    given = options.minutes, options.only, options.rows
+    setting = Setting(driver, gpu_driver, False, *given)
     cases = run(setting, options.suites or list(SUITES))
     write(cases, facts(driver), setting.left_out, setting.reasons, out)
     told = [*ratios(cases), *missed(cases), "", f"the whole report: {out / 'README.md'}"]

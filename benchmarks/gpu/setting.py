@@ -30,6 +30,7 @@ class Setting:
     small: bool = False
     minutes: float | None = None
     only: str = ""
+    rows: int = 10_000_000  # of the facts of large programs
     left_out: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)  # why something could not be measured
     budget: float = 0.25  # seconds of runs for each figure

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.device import shared_by
+from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
+from gdatalog.planner.placement import Work, sum_of
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
 from gdatalog.storage.kept import Kept
@@ -114,6 +116,16 @@ def planned_choice(
         form = Form(images=plan.terms[number].images)
     shared = shared_by(members, join.cost, settings.thresholds, lambda: copied)
     return choose(PlannedJoin(join, form, settings, unprintable(join), shared=shared))
+
+
+def work_of_rule(plan: RulePlan, context: ExecutionContext) -> Work:
+    """What the joins of a rule are expected to do on the CPU."""
+    looked = arrays = 0.0
+    for number, join in enumerate(plan.joins):
+        first = planned_choice(plan, number, context.settings, CPU.members).breadth_first
+        looked, arrays = (looked, arrays + join.cost) if first else (looked + join.cost, arrays)
+    own = Work(looked, arrays, launches=max(1, len(plan.joins)))
+    return sum_of([own, *(work_of_rule(counts, context) for counts in plan.within)])
 
 
 def unprintable(join: JoinPlan) -> str | None:

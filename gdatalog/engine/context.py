@@ -86,7 +86,8 @@ class StratumInputs:
     its one relation are needed. `since`: what was added since its relations were `known`. `replan`
     plans a stratum again. `made`: what planning has computed already. `unfit`: which
     operators turned out not to fit the device. `tries`: indexes that exist already, in place of
-    relations: on a worker, those that it was sent.
+    relations: on a worker, those that it was sent. `placement`: of the program's strata between the
+    CPU and a GPU, if there is a choice (`placing.py`).
     """
 
     context: ExecutionContext
@@ -101,6 +102,7 @@ class StratumInputs:
     replan: Replan | None = None
     unfit: list[When] = field(default_factory=list)
     tries: Mapping[TrieRef, Trie] = field(default_factory=dict)
+    placement: Any = None
 
     def with_schemas(self, more: Mapping[str, Schema]) -> StratumInputs:
         """The same with the schemas of more relations."""

@@ -54,7 +54,7 @@ def plan_stratum(
                 of, inputs = encoded.stratum, encoded.inputs
         if not of.recursive:
             root = once = Once(StratumDraft(of, inputs).planned)
-            if device is not CPU and _reads_numbers(once):
+            if inputs.context.device is not CPU and _reads_numbers(once):
                 root = OnHost(once, NUMBERS)
         else:
             from gdatalog.engine.recursion_planner import plan_recursion

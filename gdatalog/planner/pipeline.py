@@ -19,6 +19,7 @@ from typing import Any
 
 from gdatalog.planner import conjunction, join, program, rule
 from gdatalog.planner.check import program as checks
+from gdatalog.planner.placement import place_strata
 from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
 from gdatalog.planner.rewrite.linear_closures import made_linear
 from gdatalog.planner.rewrite.magic_sets import magic_program
@@ -26,7 +27,7 @@ from gdatalog.planner.rewrite.magic_sets import magic_program
 PASSES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "check": checks.PASSES,
     "program": program.PASSES,
-    "answer": (magic_program,),
+    "answer": (magic_program, place_strata),
     "stratum": (made_linear, split_at_dead_variables),
     "rule": rule.PASSES,
     "conjunction": conjunction.PASSES,

@@ -256,7 +256,9 @@ def explain(execution: Execution, names: Sequence[str], why: str = "asked for") 
     return Explanation(
         tuple(strata), _devices(strata, context), why, context.settings, asked, notes,
         indexes, limit,
-        () if trace is None else program_passes(trace, (part for part, _ in parts[1:])),
+        () if trace is None else program_passes(
+            trace, (part for part, _ in parts[1:]), (each.plan for each in strata)
+        ),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.cancellation import OBJECT, cancellable
@@ -36,6 +37,9 @@ from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
+
+if TYPE_CHECKING:
+    from gdatalog.engine.placing import ProgramPlacement
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
 
@@ -72,6 +76,7 @@ class Evaluator:
         # What is new to strata that are not evaluated yet.
         self._news: dict[tuple[str, ...], tuple[StratumResult, News | None]] = {}
         self._last_use: LastUse | None = None
+        self._placement: ProgramPlacement | None = None
         self._gone: set[str] = set()  # relations that were freed
         # Intern all strings of the program first: new ones change the ranks of strings.
         scope = context.scope
@@ -387,7 +392,40 @@ class Evaluator:
             for name in stratum.relations:
                 seeds[name] = in_rows(self._seeds(name))
         given = self.context, schemas, types, relation, self.program.plans, seeds
-        return StratumInputs(*given, replan=self._again)
+        placement = None if stratum is None else self._placement_of(stratum)
+        return StratumInputs(*given, replan=self._again, placement=placement)
+
+    def _placement_of(self, stratum: Stratum) -> ProgramPlacement | None:
+        """The placement of the strata that are needed, between the CPU and a GPU."""
+        if self.context.later is None:
+            return None
+        found = self._placement
+        if found is None or stratum not in found.strata:
+            from gdatalog.engine.placing import ProgramPlacement
+
+            strata = self.strata_of({*self.asked, *stratum.relations})
+            if all(each.relations != stratum.relations for each in strata):
+                strata = [stratum]  # it is evaluated again
+            rows: dict[str, float] = {}
+
+            def given(name: str) -> float:
+                if name not in rows:
+                    stored = self.stored.get(name)
+                    facts = number_of(self.facts(name))
+                    rows[name] = float(facts + (0 if stored is None else stored.at_most))
+                return rows[name]
+
+            alone = self.let_go is not None
+            found = ProgramPlacement(strata, self._there, given, self.asked, alone)
+            self._placement = found
+        return found
+
+    def _there(self, name: str) -> Relation | None:
+        """A relation that is evaluated, or not derived."""
+        found = self.known.get(name)
+        if found is None and name not in self.program.homes and self.let_go is None:
+            found = self.known[name] = self._given(name)
+        return found
 
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""

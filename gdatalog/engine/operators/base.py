@@ -8,6 +8,11 @@ from typing import Any
 from gdatalog.engine.context import ExecutionContext, Operator
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
+
+# Launches that a turn of a rule takes on a device: of kernels for a round, of array operations.
+KERNELS, ARRAYS = 3.0, 200.0
 
 
 class LeafOperator:
@@ -28,3 +33,17 @@ class LeafOperator:
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return (str(self),)
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """What it does, if so much is expected of the stratum: rounds in kernels."""
+        turns = expected.rounds * max(1, len(self.rules))
+        return Work(expected.looked, new=expected.rows, turns=turns, launches=KERNELS)
+
+
+def work_of(operator: Operator, expected: Expected, context: ExecutionContext) -> Work:
+    """What an operator says that it does; otherwise the first of its parts."""
+    own = getattr(operator, "work", None)
+    if own is None:
+        return work_of(operator.parts[0], expected, context)
+    found: Work = own(expected, context)
+    return found

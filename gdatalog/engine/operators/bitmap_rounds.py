@@ -47,7 +47,9 @@ from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import cached_property, dataclass
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
+from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
@@ -81,6 +83,11 @@ class BitmapRounds(LeafOperator):
     @property
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """Rounds in kernels. Bits are tested on the way; hash sets and hash tries cost more."""
+        found = LeafOperator.work(self, expected, context)
+        return found if self.indexed else replace(found, new=0.0)
 
     def prepare(self, context: ExecutionContext) -> PreparedRules:
         return PreparedRules(self.rounds.of)

@@ -17,7 +17,9 @@ from gdatalog.engine.operators.partitioned_run import PartitionedStratum, Prepar
 from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.counts_read import counts_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
@@ -35,6 +37,9 @@ class Counted(LeafOperator):
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.fixpoint.rules
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return self.fixpoint.work(expected, context)
 
     def prepare(self, context: ExecutionContext) -> PreparedFixpoint:
         return self.fixpoint.prepare(context)

@@ -8,18 +8,22 @@ from typing import Any
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.metrics import StratumMetrics
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import work_of
 from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import OverBudget
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,
+    LargeTurns,
     NoRoom,
     SmallRounds,
     TooManyRows,
     Unsuited,
     When,
 )
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
@@ -42,6 +46,12 @@ class WithFallback(Wrapping):
             return first
         then, *more = self.then.lines(whole)
         return (*first, f"{' or '.join(map(str, self.when))}: {then}", *more)
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """The work of the operator that is expected to finish."""
+        first = work_of(self.first, expected, context)
+        met = any(expects(when, expected, first.turns) for when in self.when)
+        return work_of(self.then, expected, context) if met else first
 
     def prepare(self, context: ExecutionContext) -> PreparedFallback:
         return PreparedFallback(self.first.prepare(context))
@@ -81,6 +91,19 @@ class WithFallback(Wrapping):
         if prepared.then is None:
             prepared.then = self.then.prepare(inputs.context)
         return self.then.run(prepared.then, inputs, until)
+
+
+def expects(when: When, expected: Expected, turns: float) -> bool:
+    """Whether a condition is expected to be met by a stratum whose rules have so many turns."""
+    match when:
+        case TooManyRows(most):
+            return expected.looked > most
+        case LargeTurns(least, each):
+            return expected.looked >= max(least, each * turns)
+        case SmallRounds():
+            return when.met(int(expected.rounds), int(expected.rows))
+        case _:
+            return False
 
 
 @dataclass(slots=True, eq=False)

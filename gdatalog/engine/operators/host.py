@@ -9,8 +9,11 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import work_of
 from gdatalog.engine.operators.wrapping import Wrapping
 from gdatalog.plan.conditions import When
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass, replace
 
 NUMBERS = "it reads only how many rows there are"
@@ -31,6 +34,9 @@ class OnHost(Wrapping):
             return Wrapping.lines(self, whole)
         first, *others = self.then.lines(whole) or ("",)
         return (f"{first} on the CPU", *others)
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return replace(work_of(self.then, expected, context), on_host=True)
 
     def prepare(self, context: ExecutionContext) -> Any:
         return self.then.prepare(replace(context, device=CPU))

@@ -37,6 +37,8 @@ from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.motions import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.layouts import layouts_of
@@ -79,6 +81,9 @@ class InPlaceLattice(LeafOperator):
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
         return self.of.pairs
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked, turns=max(1, len(self.of.stratum.rules)))
 
     def prepare(self, context: ExecutionContext) -> PreparedRules:
         return PreparedRules(self.of)

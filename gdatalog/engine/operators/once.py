@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.engine.choose import work_of_rule
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
@@ -13,6 +14,8 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work, sum_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
@@ -37,6 +40,10 @@ class Once(LeafOperator):
         self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations:
         return StratumRun(prepared, inputs).once(inputs.limit)
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        """What the plans of its rules expect."""
+        return sum_of([work_of_rule(plan, context) for _, plan in self.of.pairs])
 
     def compile_ahead(self, inputs: StratumInputs) -> None:
         """Compiles loops on another thread, after building the indexes that they read."""

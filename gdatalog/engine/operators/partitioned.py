@@ -31,7 +31,9 @@ from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, W
 from gdatalog.plan.join_plan import Join, RulePlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
 
@@ -51,6 +53,9 @@ class Partitioned(LeafOperator):
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.of.pairs
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked, turns=len(self.rules), everywhere=True)
 
     def begun(
         self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None

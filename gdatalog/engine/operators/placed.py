@@ -8,7 +8,9 @@ from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.wrapping import Wrapping
+from gdatalog.overhead import time_spent
 from gdatalog.plan.conditions import When
+from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought, is_on_host
 
@@ -31,8 +33,15 @@ class Placed(Wrapping):
     def run(
         self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations | When:
+        metrics = inputs.context.metrics
+        began, before = len(metrics.strata), time_spent()
         found = self.run_then(prepared, there(inputs, self.device), until)
-        inputs.context.metrics.devices.append(self.device)
+        metrics.devices.append(self.device)
+        moved = (time_spent() - before).moved
+        for record in metrics.strata[began:] if moved else ():
+            first, *others = record.how
+            did = f"{format_bytes(moved)} were copied to or from the GPU"
+            record.how = (first, did, *others)
         return found
 
 

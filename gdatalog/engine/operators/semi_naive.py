@@ -18,7 +18,7 @@ from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.engine.operators.base import ARRAYS, LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.replanning import Replanning
@@ -28,8 +28,10 @@ from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
 from gdatalog.plan.join_plan import RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
-from gdatalog.records import dataclass, field
+from gdatalog.planner.rewrite.program_sizes import Expected
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
 NEW_ROWS = "new rows"  # the account's owner of a round's rows
@@ -72,6 +74,9 @@ class SemiNaive(LeafOperator):
     def rewriting(self) -> Callable[..., object] | None:
         """The pass that made its rules."""
         return split_at_dead_variables if self.projections else None
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return replace(LeafOperator.work(self, expected, context), launches=ARRAYS)
 
     def prepare(self, context: ExecutionContext) -> PreparedRounds:
         return PreparedRounds(PreparedRules(self.of))

@@ -28,7 +28,9 @@ from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
+from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of
+from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.planner.rewrite.worklist_key import KEY, with_key
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
@@ -47,6 +49,9 @@ class Worklist(LeafOperator):
 
     def __str__(self) -> str:
         return "one worklist"
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked, turns=max(1, len(self.of.stratum.rules)))
 
     def prepare(self, context: ExecutionContext) -> PreparedWorklist:
         return PreparedWorklist()
