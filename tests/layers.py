@@ -159,13 +159,13 @@ ORDER = {
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
+        __init__ operator join joins rows index_lookup fallback in_cells signed_sum
         over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
     "engine/evaluator": """
-        __init__ last_use upcoming kept_plans results news evaluator asked_parts demanded bound
+        __init__ upcoming kept_plans results news evaluator asked_parts demanded bound
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """

@@ -58,8 +58,8 @@ def test_what_is_copied_is_told_and_what_loops_bind(db: gd.Database) -> None:
     session = db.workspace.open(text, None, reports=metrics, strategy="lftj")
     assert session.relation(session.asked()).length == 1
     (run,), (index,) = metrics.runs, metrics.indexes
-    assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
-    assert 0 < run.compiling < run.seconds and 0 < run.indexing < run.seconds
+    assert run.costs.moved == 2 * 3 * 4 and run.costs.moving > 0  # two columns of three rows
+    assert 0 < run.costs.compiling < run.seconds and 0 < run.costs.indexing < run.seconds
     assert index.built == 1 and index.bytes == 40  # 2 + 3 values, 2 + 3 offsets, of 4 bytes each
     assert [seen.rows_out for seen in run.seen.values()] == [2, 1, 1]
 

@@ -146,7 +146,7 @@ class StratumRun(StratumTables):
             if number == 0:
                 report.device = self.context.device.name
                 report.rows, report.seconds = sum(rows.values()), way.seconds
-                report.add_costs(way.costs)
+                report.costs += way.costs
                 report.bytes = self.record.peak
             choice = ExecutorChoice(False, executor)
             report.executors = dict.fromkeys(range(len(plan.joins)), choice)

@@ -22,10 +22,9 @@ from gdatalog.engine.counting import count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.kept_plans import KeptPlans
-from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
-from gdatalog.engine.evaluator.upcoming import Upcoming
+from gdatalog.engine.evaluator.upcoming import LastUse, Upcoming
 from gdatalog.engine.facts.rows import fact_rows, in_rows
 from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
@@ -98,14 +97,15 @@ class Evaluator:
         with accounted(self.context.limits, self.context.device.name):
             with closing(self._due(wanted)) as due:
                 for stratum in due:
-                    plan, inputs = self._ready.pop(stratum.relations, None) or self._kept(stratum)
+                    ready = self._ready.pop(stratum.relations, None)
+                    plan, inputs = self._kept(stratum) if ready is None else ready
                     if plan is None:
                         plan = self._keep(plan_stratum(stratum, inputs), inputs)
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
                     if inputs.unfit and self.kept_plans is not None:
                         self.kept_plans.pop(stratum.relations, None)  # it is planned anew
-                    del inputs  # it keeps what the stratum has read
+                    del inputs, ready  # they keep what the stratum has read
             if last is not None:
                 inputs = replace(self.inputs(last), limit=limit)
                 return run(plan_stratum(last, inputs), inputs)[name]
