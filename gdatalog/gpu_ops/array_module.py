@@ -187,9 +187,9 @@ class ArrayModule:
             types = self._types[kinds] = common, _BOOL if name in _COMPARISONS else common
         if out is None:
             shapes = {a.shape for a in args if isinstance(a, Operators)}
-            shape: Shape = shapes.pop()
+            shape: tuple[int, ...] = shapes.pop()
             if shapes or len(shape) > 1:
-                shape = self._size(*args)
+                shape = (self._size(*args),)
             out = self.ndarray(shape, types[1])
         self.kernels.apply(name, out, [self._flat(a) for a in args], types[0])
         return out

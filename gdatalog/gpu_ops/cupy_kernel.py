@@ -53,7 +53,7 @@ class PackedArguments:
         self._block = (c_int64 * (2 * count))()
         begin = addressof(self._block)
         self.address = begin + 8 * count
-        self._block[count:] = range(begin, self.address, 8)
+        self._block[count:] = [*range(begin, self.address, 8)]
         self._pack = Struct(f"{count}q").pack_into
         self.arrays: Sequence[Any] = ()  # that it keeps alive
 

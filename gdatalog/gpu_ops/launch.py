@@ -220,6 +220,9 @@ class Launch:
             self.cleared.append(lent_parts)
         self.ends = xp.empty(1, dtype=xp.int64) if shared.ends is None else shared.ends
         self._memory: Array | None = None  # control words, rows of one each, and the queue
+        self._reader: Any = None  # of the words and these rows
+        # The arguments of the last launch, and a graph of it, from its second time on.
+        self._launches: tuple[Any, Callable[[], None] | None] = None, None
         self.scratch_bytes = sum(array.nbytes for array in self.buffers.values())
         self.limits.charge("lists of tiles", self.scratch_bytes)
         self.block_rows, count = self._pool()
@@ -309,9 +312,7 @@ class Launch:
         self._memory = self.xp.empty(head + self.slots * SLOT_WORDS, dtype=self.xp.int64)
         self._head, self.ring = self._memory[:head], self._memory[head:]
         self.control = self._memory[:CONTROL_WORDS]
-        self._reader: Any = None  # of the head
-        # The arguments of the last launch, and a graph of it, from its second time on.
-        self._launches: tuple[Any, Callable[[], None] | None] = None, None
+        self._reader, self._launches = None, (None, None)
 
     def _new_pool(self, count: int) -> _Pool:
         xp, rows = self.xp, self.block_rows

@@ -30,7 +30,7 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.operators.placed import Placed, there
+from gdatalog.engine.operators.placed import there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
@@ -211,9 +211,9 @@ class Evaluator:
             return
         for stratum in upcoming.plannable(self._ready, self.results):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
-            root = plan.root
-            if isinstance(root, Placed):
-                root, inputs = root.then, there(inputs, root.device)
+            root, placed = plan.root, plan.placed
+            if placed is not None:
+                root, inputs = placed.then, there(inputs, placed.device)
             if isinstance(root, Once):
                 root.compile_ahead(inputs)
 
