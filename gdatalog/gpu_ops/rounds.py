@@ -67,6 +67,8 @@ class DeviceRounds:
         self.words = BOARD_WORDS + GROWN_WORDS * len(relations)
         self._lent: list[ref[LentRows]] = []
         self._copies = True  # whether few rows are copied for their readers
+        self._graph: Callable[[], None] | None = None  # of a round
+        self._loop: Callable[[], None] | None = None  # of all rounds
         self._changed()
 
     def add(self, loops: RoundLoops) -> None:
@@ -166,7 +168,7 @@ class DeviceRounds:
 
     @property
     def nbytes(self) -> int:
-        held = sum(launch.held for launch in self.launches)
+        held: int = sum(launch.held for launch in self.launches)
         held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
         return held + self._held
 
@@ -313,8 +315,7 @@ class DeviceRounds:
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
         self._alike = 0
-        self._graph: Callable[[], None] | None = None  # of a round
-        self._loop: Callable[[], None] | None = None  # of all rounds
+        self._graph = self._loop = None
 
     def _queue(self, launch: RoundLaunch) -> None:
         """Queues the kernel of a rule, and the one that appends its rows."""
