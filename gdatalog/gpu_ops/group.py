@@ -103,6 +103,17 @@ class DeviceGroup(Gpu):
             launches.append((gpu, kept))
         return GroupLaunch(self, launches)
 
+    def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        if not any(isinstance(each, GroupLaunch) for each in loops):
+            return super().again(loops, scope, limits)
+        found = []
+        for each in loops:
+            blocks = each.blocks(scope, limits)
+            if blocks is None:
+                return None
+            found.append(blocks)
+        return found
+
     def together(
         self,
         piece: Callable[[Any, Sequence[Trie], Limits, int], Found],

@@ -17,7 +17,7 @@ from gdatalog.engine.choose import choose
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Rows, laid
-from gdatalog.engine.device import CPU, function_soon
+from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import (
     EXACT,
     TABLES,
@@ -360,14 +360,14 @@ class Sum:
                 keys, gathers = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
                 nest = self._nest(self._reading(number, keys), keys, gathers)
                 if nest.reason is None and not choose(nest).breadth_first:
-                    function_soon(nest.printed, join.cost)
+                    nest.compile_soon(plan.relation)
 
     def _walked(self, nest: JoinNest) -> list[Columns]:
         """Runs the loops; without the cache of intersections if that does not fit."""
         try:
             return nest.run(self.plan.relation)
         except NoRoomForLists:
-            nest.change(replace(nest.form, keeps=False))
+            nest.keep_nothing()
             return self._walked(nest)
         except GiveUp as reason:
             if str(reason):
@@ -382,7 +382,7 @@ class Sum:
         most //= nest.context.thresholds.tally_share
         size = _kept_bytes(nest)
         if size > most and nest.form.keeps:
-            nest.change(replace(nest.form, keeps=False))
+            nest.keep_nothing()
             size = _kept_bytes(nest)
         if size > most:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
