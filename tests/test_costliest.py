@@ -14,9 +14,8 @@ from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import Join, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.report import Profile
-from gdatalog.report.hints import KnownIndexes, hint_of
+from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
 from gdatalog.report.rules import RuleRan
-from gdatalog.report.shared_joins import shared_join
 from gdatalog.report.tree import ReportNode
 
 RULES = """

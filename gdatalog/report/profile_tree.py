@@ -10,7 +10,7 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import cached_property, dataclass, field, fields
 from gdatalog.report import plan_tree, rules
