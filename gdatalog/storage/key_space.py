@@ -57,6 +57,8 @@ class KeySpace:
                 return None
             least.append(low)
             spans.append(high - low + 1)
+        if max(spans, default=0) > MOST_ROW_NUMBERS:
+            return None  # one column has too many numbers
         found = KeySpace(tuple(least), tuple(spans))
         return found if prod(spans) <= MOST_ROW_NUMBERS or len(found.parts) <= parts else None
 

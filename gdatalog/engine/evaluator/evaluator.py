@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from gdatalog.account import LARGE, trim_if_much
@@ -409,19 +409,15 @@ class Evaluator:
             strata = self.strata_of({*self.asked, *stratum.relations})
             if all(each.relations != stratum.relations for each in strata):
                 strata = [stratum]  # it is evaluated again
-            rows: dict[str, float] = {}
-
-            def given(name: str) -> float:
-                if name not in rows:
-                    stored = self.stored.get(name)
-                    facts = number_of(self.facts(name))
-                    rows[name] = float(facts + (0 if stored is None else stored.at_most))
-                return rows[name]
-
-            alone = self.let_go is not None
-            found = ProgramPlacement(strata, self._there, given, self.asked, alone)
+            alone, rows = self.let_go is not None, cache(self._rows_given)
+            found = ProgramPlacement(strata, self._there, rows, self.asked, alone)
             self._placement = found
         return found
+
+    def _rows_given(self, name: str) -> float:
+        """How many rows a relation has as data and facts."""
+        stored = self.stored.get(name)
+        return float(number_of(self.facts(name)) + (0 if stored is None else stored.at_most))
 
     def _there(self, name: str) -> Relation | None:
         """A relation that is evaluated, or not derived."""
