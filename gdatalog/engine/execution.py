@@ -325,7 +325,8 @@ def _evaluator(
         partial(catalog.texts.facts, own=compiled.outline),
     )
     given = context, planned, inputs, facts, results, keep, asked, let_go
-    kept = None if ends else _kept_plans(compiled, catalog, context)
+    on_cpu = ends or context.device is CPU
+    kept = None if on_cpu else _kept_plans(compiled, catalog, context)
     return Evaluator(*given, number=catalog.number, kept_plans=kept)
 
 
@@ -334,7 +335,7 @@ def _kept_plans(
 ) -> KeptPlans | None:
     """The plans of a program over this catalog, which later queries find again; only for a GPU, if
     the program reads nothing but the catalog, and nobody asks how it was planned."""
-    if context.device is CPU or context.metrics.lasting or context.cluster is not None:
+    if context.metrics.lasting or context.cluster is not None:
         return None
     reads_more = compiled.sources or compiled.checked.lists or context.scope.params
     if reads_more or compiled.limit_sizes or context.passes is not None:
