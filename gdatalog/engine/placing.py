@@ -119,7 +119,10 @@ class ProgramPlacement:
         return seconds < thresholds.gpu_rule
 
     def _others(self, own: PlaceableStratum, sizes: ProgramSizes, least: float) -> bool:
-        """Whether there are other costs or rows than the last placement counted with."""
+        """Whether there are other costs or rows than the last placement counted with, or rows that
+        now lie on the device."""
+        if any(held and not held.store.on_host for held in map(self.relation, own.reads)):
+            return True
         for before, now in zip(self.seconds[own.relations], own.seconds, strict=True):
             if not abs(before - now) <= max(least, SHARE * before):
                 return True
