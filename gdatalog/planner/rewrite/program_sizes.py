@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import exp, prod
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check.walk import alternatives_of
 from gdatalog.planner.rewrite.rounds_cost import (
     PARTNERS,
     Collapse,
