@@ -119,7 +119,10 @@ class ProgramPlacement:
         return seconds < thresholds.gpu_rule
 
     def _others(self, own: PlaceableStratum, sizes: ProgramSizes, least: float) -> bool:
-        """Whether there are other costs or rows than the last placement counted with."""
+        """Whether there are other costs or rows than the last placement counted with, or rows that
+        now lie on the device."""
+        if any(held and not held.store.on_host for held in map(self.relation, own.reads)):
+            return True
         for before, now in zip(self.seconds[own.relations], own.seconds, strict=True):
             if not abs(before - now) <= max(least, SHARE * before):
                 return True
@@ -147,8 +150,9 @@ class ProgramPlacement:
             placeable.append(_placeable(each, needs, work, work, context))
         names = dict.fromkeys(n for each in placeable for n in (*each.relations, *each.reads))
         rows_of = {*self.asked}.union(*(each.rows_of for each in read))
-        copies = {n: self._copy(n, sizes, inputs) if n in rows_of else 0.0 for n in names}
         known = [(name, held.store) for name in names if (held := self.relation(name)) is not None]
+        rows_of |= {name for name, _ in known}  # there are rows, which are counted where they lie
+        copies = {n: self._copy(n, sizes, inputs) if n in rows_of else 0.0 for n in names}
         here = {name for name, store in known if store.on_host}
         lying = {name for name, store in known if store.on_device is not None}
         least = 0.0 if lying - here else self._least(context)
