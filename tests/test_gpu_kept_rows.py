@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from gdatalog.calls import LoopRun
 from gdatalog.gpu_ops import kept_lists
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.walk import Walks
 from tests.cuda_host import HostDriver, needs_compiler
 
 pytestmark = needs_compiler
@@ -70,3 +72,22 @@ def test_rows_go_with_the_relation(made: list[int]) -> None:
             found += db.query(CLIQUE).fetchall()
         assert len(made) == 3
         assert found[0] == found[2] != found[1]
+
+
+def test_what_has_no_room_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_lists, "KEPT_SHARE", 1 << 60)
+    runs: list[LoopRun] = []
+    plain = Walks.run
+
+    def noted(walks: Walks, run: LoopRun, *given: Any, **more: Any) -> Any:
+        runs.append(run)
+        return plain(walks, run, *given, **more)
+
+    monkeypatch.setattr(Walks, "run", noted)
+    with gd.connect(device="cpu") as db:
+        device = db.workspace.device = Gpu(HostDriver(seed=5))
+        db.workspace.force(strategy="lftj", tile=32)
+        db["E"] = edges(20)
+        db.query(CLIQUE).fetchall()
+        assert len(runs) == 2  # with rows, and without
+        assert device.walks.prepared(runs[0], False) is None

@@ -18,18 +18,12 @@ COUNTS = ("count_common", "add_common")
 class HeadCount:
     """`statements` are run by each lane for a turn of its own, and assign `variables`; `call`
     counts, `count` is the variable for it; `tail` is run by each lane for its own count.
-
-    `unit`: the unit of the task that a turn is, if it is one. `shares`: the statement that gives
-    later turns to other tiles, if there is one.
     """
 
     statements: tuple[ast.stmt, ...]
-    variables: tuple[str, ...]
     call: ast.Call
     count: str
     tail: tuple[ast.stmt, ...]
-    unit: ast.expr | None
-    shares: ast.stmt | None
 
 
 def count_of(head: Head) -> HeadCount | None:
@@ -44,27 +38,19 @@ def count_of(head: Head) -> HeadCount | None:
     tail = by_lane(after, {name: True})
     if tail is None:
         return None
-    unit: ast.expr | None = None
-    shares: ast.stmt | None = None
-    statements, variables = list(head.statements), list(head.variables)
+    statements = list(head.statements)
     read = set().union(*map(reads, head.rest))
     for statement in before:
         match statement:
             case ast.If(test=ast.UnaryOp(operand=ast.Call(func=ast.Name("begin_unit"), args=args))):
-                if unit is not None or ast.unparse(args[0]) != ast.unparse(args[1]):
+                if ast.unparse(args[0]) != ast.unparse(args[1]):
                     return None
-                unit = args[0]
-            case ast.If(test=test) if "late" in calls_in(test):
-                shares = statement
             case ast.Assign(targets=[ast.Name(id=own)]) if calls_in(statement) <= PURE:
                 if own in read:
                     statements.append(statement)
-                    variables.append(own)
             case _:
                 return None
-    if unit is not None and reads(unit) & {*variables}:
-        return None
-    return HeadCount(tuple(statements), tuple(variables), call, name, tuple(tail), unit, shares)
+    return HeadCount(tuple(statements), call, name, tuple(tail))
 
 
 def _counts(statement: ast.stmt) -> bool:

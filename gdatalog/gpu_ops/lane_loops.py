@@ -82,39 +82,6 @@ class LaneLoops(CodeEmitter):
                 self._loops.pop()
         self._line(f"{out}:;")
 
-    def _counted_together(self, name: str, ends: str, end: str, counted: HeadCount) -> None:
-        """A loop whose turns count the common values of two lists. Each lane finds the lists of a
-        turn of its own; then the lanes share the values of all these lists."""
-        self._turns += 1
-        first, mine, goes = f"{name}_first", f"{name}_mine", f"{name}_goes"
-        ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
-        with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
-            if counted.shares is not None:
-                self._renamed = {name: f"({first} + LANES - 1)"}
-                self._statement(counted.shares)
-            if counted.unit is not None:
-                self._renamed = {name: first}
-                unit = self._expr(counted.unit)
-                self._renamed = {name: f"(least_of({first} + LANES, {end}) - 1)"}
-                last = self._expr(counted.unit)
-                self._line(f"if (!begin_unit(t, run, work, {unit}, {last})) break;")
-            self._line(f"const i64 {mine} = {first} + t.rank;")
-            self._line(f"bool {goes} = false;")
-            own = {variable: f"{variable}_mine" for variable in counted.variables}
-            for variable, its in own.items():
-                kind = "i32" if self.types.narrow(variable, counted.statements) else None
-                self._line(f"{kind or cpp_type(self.types.names[variable])} {its} = 0;")
-            with self._braces("do"):
-                self._renamed = {**own, name: mine}
-                self._line(f"if ({mine} >= {end}) break;")
-                if counted.unit is not None:
-                    self._line(f"if ({self._expr(counted.unit)} >= work.task.stop) break;")
-                self._looked(counted.statements)
-                self._line(f"{goes} = true;")
-            self.lines[-1] += " while (false);"
-            self._count(counted, goes, mine)
-            self._renamed = {}
-
     def _flat(self, flat: Flat) -> None:
         """Two loops as one, over the entries of the task: each lane takes an entry of its own."""
         self._turns += 1

@@ -42,7 +42,6 @@ from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
 from gdatalog.gpu_ops.flat import Flat, flat_of
-from gdatalog.gpu_ops.head_counts import count_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.steady import Steady
@@ -231,11 +230,7 @@ class Translation(LaneLoops):
             return
         head = head_of(node, names) if self.lanes > 1 and self._inside is None else None
         if head is not None:
-            counted = None if names else count_of(head)
-            if counted is not None:
-                self._counted_together(name, ends, end, counted)
-            else:
-                self._looked_up(name, ends, end, head)
+            self._looked_up(name, ends, end, head)
             return
         with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
             self._block(node.body)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from weakref import ref
 
-from gdatalog.calls import Block, LoopRun
+from gdatalog.calls import Block, LoopRun, NoRoomForLists
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -240,6 +240,8 @@ class Walks:
         if launch is None or not launch.serves(run):
             try:
                 launch = self._made(run, MappingProxyType({}))
+            except NoRoomForLists:  # a run prints loops without them
+                return None
             finally:
                 _give_back(run.limits)
             if not self.keep(run.printed, launch):

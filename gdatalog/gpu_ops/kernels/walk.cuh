@@ -58,11 +58,12 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
     return true;
 }
 
-// The least number of units that a tile takes at once: few enough that tiles end at about the same
-// time, but `run.grain`, and enough for all lanes if each takes one.
+// The number of units that a tile takes at once: enough that the counter is no bottleneck, few enough
+// that tiles end at about the same time, and at least `run.grain`. If all lanes take a unit each, it
+// is the least number: enough for all of them.
 DEVICE i64 grain_of(const Run& run, i64 total, i64 lanes) {
     const i64 tiles = run.parts > 1 ? USUAL_TILES * run.parts : run.tiles;
-    const i64 share = total / (tiles * (run.parts > 1 ? 16 : 64));
+    const i64 share = total / (tiles * (run.parts > 1 || lanes == 1 ? 16 : 64));
     const i64 most = share < 1024 ? share : 1024, least = run.grain > lanes ? run.grain : lanes;
     return most > least ? most : least;
 }
@@ -72,7 +73,7 @@ template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
-    const i64 share = run.parts > 1 ? 0 : 2 * run.tiles;
+    const i64 share = run.parts > 1 || lanes == 1 ? 0 : 2 * run.tiles;
     const Units units = {total, grain_of(run, total, lanes), run.part, run.parts, share};
     work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
                           run.limit >= 0);
