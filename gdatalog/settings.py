@@ -245,7 +245,8 @@ class Settings:
     ] = "auto"
     intersect: Annotated[
         Intersect,
-        "How compiled loops intersect lists. plain: leapfrog or merge, as fits.",
+        "How compiled loops intersect lists. plain: leapfrog or merge, as fits, as on a GPU "
+        "always.",
     ] = "auto"
     tile: Annotated[
         Lanes, "Lanes of a GPU that share a subtree of a join. auto: by the lengths of lists."

@@ -159,13 +159,13 @@ ORDER = {
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
+        __init__ operator join joins rows index_lookup fallback in_cells signed_sum
         over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
     "engine/evaluator": """
-        __init__ last_use upcoming kept_plans results news evaluator asked_parts demanded bound
+        __init__ upcoming kept_plans results news evaluator asked_parts demanded bound
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
@@ -176,8 +176,8 @@ ORDER = {
         __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
         virtual_pages compile_errors copies cupy_kernel sources array_operators elementwise
         array_module cupy_driver probe
-        diagnosis heads
-        kernels transfers cpp_lines translate trie_building
+        diagnosis heads steady head_counts flat
+        kernels transfers cpp_lines lane_loops translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk growing growing_rows round_launches rounds intersection_sources
         intersection lanes sums paged_tries device

@@ -48,7 +48,7 @@ xp: Final = DRIVER.xp
 @cache
 def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
-    names = [f"{name}_{tile}" for name in ("meet", "search") for tile in TILES]
+    names = [f"{name}_{tile}" for name in ("meet", "search", "each", "parents") for tile in TILES]
     cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
     text = whole(f'#include "lists.cuh"\n{types}{cases}{IN_TOP}')
     return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
@@ -111,6 +111,11 @@ def check(seed: int, tile: int, pairs: list[tuple[Array, Array]], types: Types) 
     found = xp.zeros((count, 4), dtype=np.int64)
     args = (xp.asarray(a.array), own, xp.asarray(b.array), xp.asarray(np.array(cases)), count)
     launch(kernels(*types)[f"meet_{tile}"], tile, count, seed, *args, out, found)
+    together = xp.zeros(count, dtype=np.int64)
+    given = (args[0], args[2], args[3], count, together)
+    launch(kernels(*types)[f"each_{tile}"], tile, count, seed, *given)
+    common = [len(set(one.tolist()) & set(other.tolist())) for one, other in pairs]
+    assert together.get().tolist() == [0 if at % 5 == 4 else n for at, n in enumerate(common)]
     counts, written, kept = found.get().tolist(), out.get().tolist(), own.get().tolist()
     for at, (case, (one, other_one)) in enumerate(zip(cases, pairs, strict=True)):
         wanted = sorted(set(one.tolist()) & set(other_one.tolist()))
@@ -157,6 +162,20 @@ def test_many_lists_meet(tile: int, types: Types, seed: int) -> None:
 
 
 # ------------------------------------------------------------------------------------- searches
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_parents_of_neighbours(tile: int) -> None:
+    """Some parents have no list, so that the next one is far away."""
+    random = np.random.default_rng(tile)
+    lengths = np.where(random.random(900) < 0.1, random.integers(0, 60, 900), 0)
+    lengths[200:260] = 1
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    count = int(offsets[-1])
+    found = xp.zeros(count, dtype=np.int64)
+    given = (xp.asarray(offsets.astype(np.int64)), len(offsets), count, found)
+    launch(kernels(np.int64, np.int64)[f"parents_{tile}"], tile, 300, tile, *given)
+    assert found.get().tolist() == np.repeat(np.arange(900), lengths).tolist()
 
 
 @pytest.mark.parametrize("width", WIDTHS)

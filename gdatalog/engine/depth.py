@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
+from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun, NoRoomForLists
 from gdatalog.engine.context import Sources
-from gdatalog.engine.device import CPU, shared_by
+from gdatalog.engine.device import CPU, function_soon, shared_by
 from gdatalog.engine.group_dedup import GroupDedup, grouped_of
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 READ = 1 << 18  # rows of a block that are grouped at once
+# From this multiple of the rows from which kernels pay, a join waits for its kernel.
+AHEAD = 50
 MOST_PRINTED = 512  # printed texts in the cache
 
 # For the choice of an executor, and for a run that may count.
@@ -54,7 +56,7 @@ class Form:
     `hashed`, in a hash set; a device's has a number of each of its `parts`, so many columns. If
     `unwritten`, the loops only mark these rows in the bitmap.
     `grouped`: how they find duplicates within each group. `modular`: counts are modulo a number.
-    `keeps`: the loops may cache lists.
+    `keeps`: the loops may cache lists; `keeps_rows`: rows of bits.
     """
 
     outputs: tuple[Any, ...] = ()
@@ -69,6 +71,7 @@ class Form:
     images: tuple[tuple[str, ...], ...] = ()
     modular: bool = False
     keeps: bool = False
+    keeps_rows: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
         from gdatalog.printer.distinct import NewRows
@@ -116,6 +119,7 @@ class JoinNest:
     counted: bool = False
     growing: Collection[int] = ()
     seen: dict[int, StepCounts] = field(default_factory=dict)
+    rows_fit: bool = True  # whether cached rows of bits fit into the device's memory
 
     @property
     def settings(self) -> Settings:
@@ -145,6 +149,11 @@ class JoinNest:
         for text in ("_text", "printed"):
             self.__dict__.pop(text, None)
 
+    def keep_nothing(self) -> None:
+        """There is no memory for what the loops would cache."""
+        self.rows_fit = False
+        self.change(replace(self.form, keeps=False))
+
     @cached_property
     def grouped(self) -> GroupDedup | None:
         """How duplicates within each group are found; None if they are not."""
@@ -173,6 +182,8 @@ class JoinNest:
                 grown[at] if at in self.growing else layout for at, layout in enumerate(layouts)
             )
         form = self.form if self.grouped is None else replace(self.form, grouped=self.grouped)
+        if lanes and self.rows_fit and self._stays:
+            form = replace(form, keeps_rows=True)
         weighted = self._weighted(lanes)
         key = (id(self.join), weighted, form, layouts, settings.intersect, lanes, given, counted)
         known = _by_plan.get(key)
@@ -186,6 +197,13 @@ class JoinNest:
                 _by_plan.clear()
             known = _by_plan[key] = self.join, found
         return known[1]
+
+    @property
+    def _stays(self) -> bool:
+        """Whether this device reads the same tries from run to run, so that what is computed from
+        them alone may be cached."""
+        whole = all(isinstance(trie, Trie) and trie.whole is None for trie in self.tries)
+        return whole and not self.growing and self.join.given is None and self.shared is None
 
     def _weighted(self, lanes: int) -> tuple[bool, ...]:
         """Which indexes have weights other than 1: columns that the others omit, and those that
@@ -243,6 +261,23 @@ class JoinNest:
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
 
+    def waits(self, label: str) -> bool:
+        """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
+        it is not too large for that."""
+        device = self.context.device.accelerator
+        large = self.join.cost > AHEAD * self.worth
+        if device is None or self.counted or large or self.reason is not None:
+            return False
+        return device.waits_for(self.plain, label)
+
+    def compile_soon(self, label: str) -> None:
+        """Compiles the loops on another thread."""
+        device = self.context.device.accelerator
+        if device is None:
+            function_soon(self.printed, self.join.cost)
+        else:
+            device.loops_soon(self.printed, label)
+
     @cached_property
     def shared(self) -> Shared | None:
         """The devices that run the loops together, if that pays. They do not for given rows, nor
@@ -275,7 +310,11 @@ class JoinNest:
         try:
             counts = counts_of(self.printed)
             shared = None if wanted is not None else self.shared
-            found = context.device.walk(self.loop_run(label, counts, shared), wanted)
+            try:
+                found = context.device.walk(self.loop_run(label, counts, shared), wanted)
+            except NoRoomForLists:
+                self.keep_nothing()
+                found = context.device.walk(self.loop_run(label, counts, shared), wanted)
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
@@ -329,8 +368,9 @@ def _print(
 
         leaf = form.leaf(join)
         found = print_plan(
-            join, layouts, leaf, intersect, lanes, given, counted, form.modular, form.keeps
-        )
+            join, layouts, leaf, intersect, lanes, given, counted, form.modular, form.keeps,
+            form.keeps_rows,
+        )  # fmt: skip
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found

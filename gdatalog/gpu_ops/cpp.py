@@ -31,7 +31,7 @@ RENAMED = {
 }  # fmt: skip
 # C++ for the functions that use the tile's state; `{n}` is argument n (walk.cuh and others).
 STATE = {
-    "next_task": "next_work(t, run, work, {0})",
+    "next_task": "next_work(t, run, work, {0}, {1})",
     "begin_unit": "begin_unit(t, run, work, {0}, {1})",
     "mark_task": "mark_task(work)",
     "first_turn": "first_turn(work)",
@@ -71,6 +71,7 @@ class Spoken:
     root: str | None = None  # the root list whose search starts in shared memory
     lists: int = 0  # how many worklists a tile has
     counts: bool = False  # whether tables of counts are used
+    entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
     _renamed: dict[str, str] = field(default_factory=dict)  # names in C++, if they differ
 
@@ -130,6 +131,8 @@ class Spoken:
             self._length(args[0])
         if name in STATE:
             self.counts = self.counts or name in ("add_local", "add_checked")
+            if name == "next_task":
+                texts.append("LANES" if self.entries else "1")
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":

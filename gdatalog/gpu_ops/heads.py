@@ -54,13 +54,13 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     replayed: list[ast.stmt] = []  # the rest, with the ends of turns that are in the head
     found: dict[str, int] = {}  # variables, and how many loads each waits for
     for at, statement in enumerate(loop.body):
-        reads = _read(statement) - found.keys() - {loop.target.id}
-        ahead = _looks(statement) and not reads & (changed | STATE)
-        ahead = ahead and bool(_loads(statement) or _read(statement) & found.keys())
+        read = reads(statement) - found.keys() - {loop.target.id}
+        ahead = looks(statement) and not read & (changed | STATE)
+        ahead = ahead and bool(_loads(statement) or reads(statement) & found.keys())
         if ahead and isinstance(statement, ast.Assign):
             (target,) = statement.targets
             assert isinstance(target, ast.Name)
-            waits = max((found.get(name, 0) for name in _read(statement)), default=0)
+            waits = max((found.get(name, 0) for name in reads(statement)), default=0)
             found[target.id] = waits + _loads(statement)
         if ahead:
             head.append(statement)
@@ -77,13 +77,13 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     again = set(assigned_in(rest))
     if max(found.values(), default=0) < 2 or again & found.keys():
         return None
-    wanted = tuple(name for name in found if any(name in _read(node) for node in rest))
+    wanted = tuple(name for name in found if any(name in reads(node) for node in rest))
     if counts:
         return Head(tuple(head), tuple(replayed), tuple(found), wanted, ends)
     return Head(tuple(head), tuple(rest), tuple(found), wanted)
 
 
-def _looks(statement: ast.stmt) -> bool:
+def looks(statement: ast.stmt) -> bool:
     """Whether a statement only looks something up, or ends the turn by a test of such values."""
     if isinstance(statement, ast.If):
         ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue)
@@ -116,5 +116,5 @@ def _loads(node: ast.AST) -> int:
     return 1 if calls or any(isinstance(n, ast.Subscript) for n in ast.walk(node)) else 0
 
 
-def _read(node: ast.AST) -> set[str]:
+def reads(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

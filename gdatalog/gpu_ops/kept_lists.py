@@ -31,16 +31,17 @@ def kept_lists(
     """The intersections that a plan's loops read, by the argument's name, as tries of one level.
     They are cached among the `indexes`, like the tries that they are computed from."""
     found: dict[str, Trie] = {}
-    for lists in (each for each in arguments if each.kind == "lists"):
+    for lists in (each for each in arguments if each.kind in ("lists", "joined")):
 
         def make(lists: Argument = lists) -> Trie:
-            starts, kept = _made(ops, lists, tries, limits)
+            made = _made if lists.kind == "lists" else _made_rows
+            starts, kept = made(ops, lists, tries, limits)
             limits.charge(
                 KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
             )
             return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
 
-        sources = [tries[at.trie] for at in lists.levels]
+        sources = [tries[at.trie] for at in lists.levels if lists.kind == "lists" or at.depth]
         found[lists.name] = indexes.derived(sources, make)
     return found
 
@@ -75,6 +76,31 @@ def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> t
         raise NoRoomForLists
     kept = xp.empty(max(1, total), dtype=dtype)
     launch(starts, kept, 1)
+    return starts, kept
+
+
+def _made_rows(
+    ops: Any, rows: Argument, tries: Sequence[Trie], limits: Limits
+) -> tuple[Array, Array]:
+    """The starts of the rows of bits of each list, and the rows."""
+    xp, (within, root, _) = ops.xp, rows.levels
+    lists, its = tries[within.trie].levels[within.depth], _list(tries, root)
+    words = (xp.diff(lists.offsets.astype(xp.int64, copy=False)) + 63) >> 6
+    sizes = words * xp.diff(lists.offsets.astype(xp.int64, copy=False))
+    starts = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(sizes)])
+    total = int(starts[-1])
+    room = min(ops.driver.free_memory(), limits.spare()) // KEPT_SHARE
+    if 8 * total + 2 * starts.nbytes > room:
+        raise NoRoomForLists
+    kept = xp.zeros(max(1, total), dtype=xp.uint64)
+    args: list[Any] = [lists.offsets, len(lists.offsets), lists.values, len(lists), *its]
+    types = {"OFFSET": type_of(args[0]), "VALUE": type_of(args[2])}
+    of = zip(("ROOT", "CHILD_OFFSET", "CHILD"), (its[0], *its[-2:]), strict=True)
+    types |= {kind: type_of(array) for kind, array in of}
+    size = len(lists) * LANES * EACH
+    ops.kernels.launch(
+        '#include "kept_rows.cuh"\n', "keep_rows", types, size, [*args, starts, kept]
+    )
     return starts, kept
 
 

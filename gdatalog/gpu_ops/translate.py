@@ -39,20 +39,22 @@ from contextlib import contextmanager
 
 from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
-from gdatalog.gpu_ops.cpp_lines import CodeEmitter, LanesLoop
+from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
-from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.printer.nest_state import Counter
+from gdatalog.gpu_ops.flat import Flat, flat_of
+from gdatalog.gpu_ops.head_counts import count_of
+from gdatalog.gpu_ops.heads import head_of
+from gdatalog.gpu_ops.lane_loops import LaneLoops
+from gdatalog.gpu_ops.steady import Steady
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
-class Translation(CodeEmitter):
+class Translation(LaneLoops):
     """Translates statements, and what they jump to."""
 
-    counters: Sequence[Counter] = ()
     comments: dict[int, str] = field(default_factory=dict)  # by line
-    _turns: int = 0
+    _flats: dict[int, Flat] = field(default_factory=dict)  # by the loop
 
     def body(self, source: str) -> list[str]:
         """The statements of a module's function, which uses the state of its tile."""
@@ -62,9 +64,14 @@ class Translation(CodeEmitter):
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
+        function.body = Steady(self.lanes > 1 and not self.counters).move(function.body)
         arrays = {name: f"{'f64' if of == 'double' else of}[]" for name, of in self.arrays.items()}
         self.types = LoopTypes(Function(function.name, function, {}), (), {**arrays})
         self.types.learn()
+        if self.lanes > 1 and not self.counters:
+            loops = (node for node in ast.walk(function) if isinstance(node, ast.For))
+            self._flats = {id(loop): flat for loop in loops if (flat := flat_of(loop))}
+        self.entries = bool(self._flats)
         self._block(function.body)
         return self.lines
 
@@ -219,62 +226,19 @@ class Translation(CodeEmitter):
         end = high if kind == "turns" else f"{name}_end"
         ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
         names = [counter.name for counter in self.counters]
+        if id(node) in self._flats:
+            self._flat(self._flats[id(node)])
+            return
         head = head_of(node, names) if self.lanes > 1 and self._inside is None else None
         if head is not None:
-            self._looked_up(name, ends, end, head)
+            counted = None if names else count_of(head)
+            if counted is not None:
+                self._counted_together(name, ends, end, counted)
+            else:
+                self._looked_up(name, ends, end, head)
             return
         with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
             self._block(node.body)
-
-    def _looked_up(self, name: str, ends: str, end: str, head: Head) -> None:
-        """A loop whose turns start with look-ups, which each lane does for a turn of its own."""
-        self._turns += 1
-        out, first = f"loop{self._turns}", f"{name}_first"
-        goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
-        ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
-        with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
-            self._line(f"const i64 {mine} = {first} + t.rank;")
-            self._line(f"bool {goes} = false;")
-            own = {variable: f"{variable}_mine" for variable in head.variables}
-            for variable, its in own.items():
-                kind = "i32" if self.types.narrow(variable, head.statements) else None
-                self._line(f"{kind or cpp_type(self.types.names[variable])} {its} = 0;")
-            if head.ends is not None:
-                self._line(f"int {head.ends}_mine = 0;")
-            with self._braces("do"):
-                self._line(f"if ({mine} >= {end}) break;")
-                if head.ends is not None:
-                    self._line(f"{goes} = true;")
-                self._loops.append("")
-                self._renamed = {**own, name: mine}
-                for number, statement in enumerate(head.statements, 1):
-                    if isinstance(statement, ast.If):
-                        test = f"if {self._condition(statement.test)}"
-                        if head.ends is None:
-                            self._line(f"{test} break;")
-                        else:
-                            self._line(f"{test} {{ {head.ends}_mine = {number}; break; }}")
-                    else:
-                        self._statement(statement)
-                self._renamed = {}
-                self._loops.pop()
-                if head.ends is None:
-                    self._line(f"{goes} = true;")
-            self.lines[-1] += " while (false);"
-            votes = f"u32 {left} = ballot(t, {goes})"
-            with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
-                self._line(f"const int {name}_rank = lowest_bit({left});")
-                self._line(f"const i64 {name} = {first} + {name}_rank;")
-                self._line(f"if ({name} >= {end}) goto {out};")
-                if head.ends is not None:
-                    broadcast = f"from_rank(t, {head.ends}_mine, {name}_rank)"
-                    self._line(f"const int {head.ends} = {broadcast};")
-                for variable in head.wanted:
-                    self._line(f"{variable} = from_rank(t, {own[variable]}, {name}_rank);")
-                self._loops.append(out)
-                self._block(head.rest)
-                self._loops.pop()
-        self._line(f"{out}:;")
 
     def _lanes_loop(
         self, name: str, low: str, high: str, body: Sequence[ast.stmt], units: bool = False

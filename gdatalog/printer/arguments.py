@@ -17,7 +17,8 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
 SCRATCH = {
     "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
     "filled": "uint64", "slots": "int64", "waiting": "int64", "tally": "int64",
-    "tallied": "int64", "local": "int64", "kept": "int64",
+    "tallied": "int64", "local": "int64", "kept": "int64", "joined": "uint64",
+    "joined_at": "int64",
 }  # fmt: skip
 
 
@@ -49,6 +50,8 @@ class Argument:
     - tally and tallied: counts indexed by a level's values, and the values whose count is not 0
     - local: a count for each entry of a level; for a root, for each rank
     - kept and lists: where the cached list of each entry starts, and these lists
+    - joined and joined_at: the rows of bits of all lists of a level, and where those of each list
+      begin
     - slots (of a hash set) and waiting (a short queue), which belong to no level
     - given: an input of the run. own: an array that the run allocates for each worker. result: an
       array of the run that the function writes. output: a column of a block. counts: the counters

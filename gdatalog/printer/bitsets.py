@@ -51,7 +51,8 @@ def _row(here: Point, constraint: Constraint) -> BitsetWords:
     nest, group = here.nest, here.recoded
     position = group.positions[constraint.variable]
     rises = ascends(TrieNode(list(nest.number)[constraint.trie], ()))
-    array, start = group.rows[constraint.trie], f"{position} * {group.words}"
+    array, begin = group.rows[constraint.trie]
+    start = f"{begin}{position} * {group.words}"
     return BitsetWords(array, start, after=position if nest.tile and rises else None)
 
 
@@ -182,15 +183,8 @@ def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
 def _count_between(here: Point, start: Start, count: str) -> tuple[list[BitsetWords], list[str]]:
     """Counts, on one lane, the positions of a set within cuts; returns the set's rows, and the
     comparisons that a position must satisfy."""
-    nest, text, group, (first, rows, cuts) = here.nest, here.text, here.recoded, start
-    ends = {">": ["0"], "<": [f"{group.high} - {group.low}"]}
-    for constraint in cuts:
-        position, places = _bound(here, constraint)
-        ends[constraint.kind[0]].append(f"{position} + {places}")
-    low, high = text.name("l"), text.name("h")
-    for name, function, op in ((low, "max", ">"), (high, "min", "<")):
-        several = f"{function}({', '.join(ends[op])})" if len(ends[op]) > 1 else ends[op][0]
-        text.line(f"{name} = {several}")
+    nest, text, (first, rows, cuts) = here.nest, here.text, start
+    low, high = bounds_of(here, cuts)
     tests = [f">= {low}", f"< {high}"]
     if first is None:
         text.line(f"{count} = max(0, {high} - {low})")
@@ -201,6 +195,20 @@ def _count_between(here: Point, start: Start, count: str) -> tuple[list[BitsetWo
         word = f"{word_of(nest, bits, turn)} & {nest.call('between', turn, low, high)}"
         text.line(f"{count} += {nest.call('popcount', word)}")
     return [*bits.all], tests
+
+
+def bounds_of(here: Point, cuts: Sequence[Constraint]) -> tuple[str, str]:
+    """The positions from which on, and up to which, cuts leave those of the list."""
+    text, group = here.text, here.recoded
+    ends = {">": ["0"], "<": [f"{group.high} - {group.low}"]}
+    for constraint in cuts:
+        position, places = _bound(here, constraint)
+        ends[constraint.kind[0]].append(f"{position} + {places}")
+    low, high = text.name("l"), text.name("h")
+    for name, function, op in ((low, "max", ">"), (high, "min", "<")):
+        several = f"{function}({', '.join(ends[op])})" if len(ends[op]) > 1 else ends[op][0]
+        text.line(f"{name} = {several}")
+    return low, high
 
 
 def _leave_out(

@@ -14,12 +14,13 @@ from gdatalog.plan.join_plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.printer.cached_intersections import recall
 from gdatalog.printer.level_loop import LevelLoop
-from gdatalog.printer.lists import LevelLists, walk_of
+from gdatalog.printer.lists import LevelLists, meet_ahead, walk_of
 from gdatalog.printer.lookups import seek
 from gdatalog.printer.measure import counted, last_pair, measure_pair
 from gdatalog.printer.nest import Point
 from gdatalog.printer.nest_state import FAILED, Walk
 from gdatalog.printer.recode import print_bits, print_recoded
+from gdatalog.printer.recoded_lists import keeps_rows
 from gdatalog.printer.reuse import close_marks, look_ahead
 from gdatalog.printer.turns import tasks
 from gdatalog.records import replace
@@ -59,6 +60,8 @@ def print_join(here: Point) -> None:
         _tasks(here, walk, met, below)
     else:
         task = "base" if here.clip is not None and here.clip == walk.node else None
+        if nest.tile > 1:
+            meet_ahead(here)
         with here.leaf.around(here):
             LevelLoop(here, walk, met, task).print()
     close_marks(here, flags)
@@ -92,6 +95,7 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
         and recoded.within == child
         and here.recodes()
         and nest.recodable(recoded)
+        and not keeps_rows(nest, child)
     )
     with tasks(nest, here.leaf):
         if aligned:

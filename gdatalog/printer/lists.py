@@ -132,8 +132,18 @@ def _clipped(here: Point, walk: Walk) -> Walk:
 def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts."""
     implied = (met.lists if node in met.lists else met.roots)[node]
-    left = [cut for at, cut in enumerate(met.step.cuts) if at not in implied]
+    left = [
+        cut
+        for at, cut in enumerate(met.step.cuts)
+        if at not in implied or (here.nest.tile and _costs_nothing(here, cut, node))
+    ]
     return cut_range(here, here.nest.values(node), here.range_of(node), left, node)
+
+
+def _costs_nothing(here: Point, cut: Comparison, node: TrieNode) -> bool:
+    """Whether a cut's bound is the current position of a loop over this very list."""
+    turn = here.turns.get(cut[1].name) if isinstance(cut[1], Slot) else None
+    return turn is not None and (turn.array, turn.node) == (here.nest.values(node), node)
 
 
 def cut_range(
@@ -219,6 +229,26 @@ def fill(here: Point, met: LevelLists) -> Walk:
     return made
 
 
+def meet_ahead(here: Point) -> None:
+    """On a tile, intersects the lists of the next level that this level's value does not change
+    before this level's loop, if these are several but not all."""
+    after = here.loops_after(here.at)
+    step = here.steps[after[0]] if after else None
+    if not here.together() or not isinstance(step, Join):
+        return
+    nest, met = here.nest, LevelLists.of(here.nest, step)
+    same = [node for node in met.lists if here.join.variable not in node.variables]
+    if len(same) < 2 or len(same) == len(met.lists) or not all(map(here.has, same)):
+        return
+    if not any(map(nest.tallied, same)):
+        ahead = LevelLists({node: set() for node in same}, {}, step).uncut()
+        if start_of(here, ahead) is None:
+            found = fill(here, ahead)
+            if nest.counting is None:
+                with here.text.block(f"if {found.high} == 0"):
+                    here.text.line("continue")
+
+
 def set_by_marks(
     here: Point,
     name: str,
@@ -267,7 +297,8 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
 
 
 def meeting(nest: NestPrinter, few: bool = False) -> str:
-    """The function that intersects two lists; `few`: in a loop with too few turns for marks."""
-    if nest.intersect in ("leapfrog", "merge"):
+    """The function that intersects two lists; `few`: in a loop with too few turns for marks. The
+    lanes of a tile share one that finds the best way by itself."""
+    if nest.intersect in ("leapfrog", "merge") and not nest.tile:
         return nest.intersect
     return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile

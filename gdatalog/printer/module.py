@@ -103,17 +103,20 @@ def print_plan(
     counted: bool = False,
     modular: bool = False,
     keeps: bool = False,
+    keeps_rows: bool = False,
 ) -> PrintedPlan:
     """Prints the function of a plan, for a CPU thread or for a GPU's tile of `tile` lanes.
 
     `given`: the dtypes of the given rows' columns. `counted`: the function counts bindings for a
-    profile. `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
+    profile. `modular`: it counts modulo an argument. `keeps`: it may cache intersections;
+    `keeps_rows`: rows of bits.
     """
     nest = StepPrinter(join, tries, intersect, tile, modular)
     if counted:
         nest.counting = Counting(list(all_steps(nest.join.steps)))
     here = Point(nest, nest.join.steps, leaf, alone=tile == 1)
     leaf.start(nest)
+    nest.keeps_rows = keeps_rows
     if keeps:
         nest.kept = find_kept(nest)
         nest.placed |= {kept.edge for kept in nest.kept.values()}

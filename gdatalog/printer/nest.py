@@ -144,6 +144,7 @@ class NestPrinter(ABC):
         self.placed: set[TrieNode] = set()  # entries whose positions are needed
         # Cached intersections of levels, by id of the step.
         self.kept: dict[int, KeptIntersection] = {}
+        self.keeps_rows = False  # whether rows of bits may be cached
         self.prologue: list[str] = []
         self.modular = modular
         if modular:

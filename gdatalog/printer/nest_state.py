@@ -121,14 +121,14 @@ class BitsetWords:
 @dataclass(slots=True)
 class RecodedList:
     """A list whose levels are recoded: its range, the number of words of a row, the array of rows
-    of each trie, and the sets built so far."""
+    of each trie and what leads to the first one there, and the sets built so far."""
 
     recoding: Recoding
     values: str
     low: str
     high: str
     words: str
-    rows: dict[int, str]
+    rows: dict[int, tuple[str, str]]
     rowed: frozenset[TrieNode]  # nodes whose lists are read as rows only
     positions: dict[str, str] = field(default_factory=dict)  # of variables, in the list
     sets: dict[frozenset[Constraint], BitsetWords] = field(default_factory=dict)

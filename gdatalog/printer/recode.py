@@ -11,12 +11,25 @@ from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Join, Slot, Step
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
-from gdatalog.printer.bitsets import constraints_of, cuts_of, measure_bits, set_of, word_of
+from gdatalog.printer.bitsets import (
+    bounds_of,
+    constraints_of,
+    cuts_of,
+    measure_bits,
+    set_of,
+    word_of,
+)
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.lookups import seek
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import BitsetWords, Range, RecodedList
-from gdatalog.printer.recoded_lists import adjacencies, least_length, looked_up, rowed_nodes
+from gdatalog.printer.recoded_lists import (
+    adjacencies,
+    keeps_rows,
+    least_length,
+    looked_up,
+    rowed_nodes,
+)
 from gdatalog.printer.turns import begin_unit, shared_turns
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again
@@ -32,7 +45,7 @@ def print_recoded(here: Point, group: Recoding) -> None:
     start, stop = cut_range(here, values, (low, high), cuts_of(first))
     if here.clip is not None:
         assert here.clip == within
-        nest.grain = GRAIN
+        nest.grain = 1 if keeps_rows(nest, within) else GRAIN
         names = text.name("l"), text.name("h")
         text.line(f"{names[0]} = max({start}, c0)")
         text.line(f"{names[1]} = min({stop}, c1)")
@@ -41,7 +54,10 @@ def print_recoded(here: Point, group: Recoding) -> None:
     least = least_length(nest, steps, group)
     with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
         text.line(f"{words} = ({high} - {low} + 63) >> 6")
-        rows = _make_rows(nest, steps, group, (low, high))
+        if keeps_rows(nest, within):
+            rows = _kept_rows(here, group)
+        else:
+            rows = _make_rows(nest, steps, group, (low, high))
         inner = here.inner()
         inner.at = group.first
         inner.clip = inner.unit = None
@@ -62,13 +78,29 @@ def print_recoded(here: Point, group: Recoding) -> None:
     here.end_if_found()
 
 
+def _kept_rows(here: Point, group: Recoding) -> dict[int, tuple[str, str]]:
+    """Prints where the cached rows of bits begin for each trie of the group's levels; returns their
+    arrays and beginnings by the trie's number."""
+    nest, text, level = here.nest, here.text, here.nest.level(group.within)
+    rows: dict[int, tuple[str, str]] = {}
+    for node in adjacencies(nest, here.steps, group):
+        trie = nest.number[node.trie]
+        name = f"joined{level.trie}_{trie}"
+        levels = level, nest.level(TrieNode(node.trie, ())), nest.level(node)
+        starts = nest.arguments.scratch(f"{name}_at", "joined_at", levels)
+        begin = text.name("r")
+        text.line(f"{begin} = {nest.call('at', starts, here.positions[group.within])}")
+        rows[trie] = nest.arguments.scratch(name, "joined", levels), f"{begin} + "
+    return rows
+
+
 def _make_rows(
     nest: NestPrinter, steps: Sequence[Step], group: Recoding, ends: Range
-) -> dict[int, str]:
+) -> dict[int, tuple[str, str]]:
     """Prints the code that builds rows of bits for each trie of the group's levels; returns their
     arrays by the trie's number."""
     text, level, values = nest.text, nest.level(group.within), nest.values(group.within)
-    rows: dict[int, str] = {}
+    rows: dict[int, tuple[str, str]] = {}
     places: tuple[str, ...] = ()
     if not nest.tile:  # tiles use binary search instead
         array = nest.arguments.scratch(text.name("places"), "places", (level,))
@@ -76,12 +108,13 @@ def _make_rows(
         text.line(nest.call("place", values, *ends, *places))
     for node in adjacencies(nest, steps, group):
         trie = nest.number[node.trie]
-        rows[trie] = nest.arguments.scratch(text.name("rows"), "rows", (level,))
+        array = nest.arguments.scratch(text.name("rows"), "rows", (level,))
+        rows[trie] = array, ""
         root = nest.level(TrieNode(node.trie, ()))
         args = (values, *ends, *places, nest.arguments.values(root),
                 nest.arguments.scalar("low", root), nest.arguments.of_trie(trie, "index"),
                 nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
-        text.line(nest.call("recode_rows", *args, rows[trie], *(() if nest.tile else ("0",))))
+        text.line(nest.call("recode_rows", *args, array, *(() if nest.tile else ("0",))))
     if places:
         text.line(nest.call("unplace", values, *ends, *places))
     return rows
@@ -95,9 +128,14 @@ def print_bits(here: Point) -> None:
     if here.leaf.counts and measurable(here.steps, here.at) and not roots:
         here.leaf.count(here, *measure_bits(here, wanted))
         return
+    lanes = _by_lanes(here)
+    if lanes and all(each.kind != "row" for each in wanted):
+        _lanes(here, *bounds_of(here, sorted(wanted, key=repr)))
+        return
     bits = set_of(here, wanted)
-    if _by_lanes(here):
-        _lanes(here, bits)
+    if lanes:
+        low = "0" if bits.after is None else f"{bits.after} + 1"
+        _lanes(here, low, f"{here.recoded.high} - {here.recoded.low}", bits)
         return
     if here.loops_after(here.at):
         group.sets[wanted] = bits
@@ -137,14 +175,14 @@ def _by_lanes(here: Point) -> bool:
     return not any(isinstance(step, Join) and cuts_of(step) for step in joins)
 
 
-def _lanes(here: Point, bits: BitsetWords) -> None:
-    """A loop over the positions of a set, divided among the lanes."""
-    nest, text, group = here.nest, here.text, here.recoded
+def _lanes(here: Point, low: str, high: str, bits: BitsetWords | None = None) -> None:
+    """A loop over positions, or those of a set, divided among the lanes."""
+    nest, text = here.nest, here.text
     position = text.name("j")
-    low = "0" if bits.after is None else f"{bits.after} + 1"
-    with text.block(f"for {position} in lanes({low}, {group.high} - {group.low})"):
-        with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
-            text.line("continue")
+    with text.block(f"for {position} in lanes({low}, {high})"):
+        if bits is not None:
+            with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
+                text.line("continue")
         inner = here.inner()
         inner.alone, inner.unit = True, None
         _bind(inner, position)

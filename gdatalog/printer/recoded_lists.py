@@ -23,6 +23,11 @@ def adjacencies(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> li
     return list(found.values())
 
 
+def keeps_rows(nest: NestPrinter, within: TrieNode) -> bool:
+    """Whether the rows of all lists are made before the loops run, which then only read them."""
+    return nest.keeps_rows and nest.tile > 0 and within.depth == 1
+
+
 def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
     """Whether a participant needs a lookup at the root, because no row of the group covers it."""
     node = nest.paths.node(part)

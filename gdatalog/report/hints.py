@@ -57,7 +57,7 @@ def hint_of(
 
 
 def _compiling(ran: RuleRan) -> str | None:
-    spent = sum(run.compiling for run in ran.runs)
+    spent = sum(run.costs.compiling for run in ran.runs)
     if spent < WORTH_A_HINT * ran.seconds or not spent:
         return None
     return (
@@ -67,7 +67,8 @@ def _compiling(ran: RuleRan) -> str | None:
 
 
 def _moving(ran: RuleRan) -> str | None:
-    spent, moved = sum(run.moving for run in ran.runs), sum(run.moved for run in ran.runs)
+    spent = sum(run.costs.moving for run in ran.runs)
+    moved = sum(run.costs.moved for run in ran.runs)
     if not moved or spent < WORTH_A_HINT * ran.seconds:
         return None
     return f"copying {format_bytes(moved)} to and from the device took {took(spent)} of it"

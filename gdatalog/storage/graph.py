@@ -167,8 +167,9 @@ class RankedEdges:
         if found is None:
             product: Array = np.ones(1)
             for at, (way, many) in enumerate(Counter(ways).items()):
-                powers = (1.0 * self.degrees(*way)) ** many
-                product = product * powers if at else powers
+                degrees = 1.0 * self.degrees(*way)
+                for turn in range(many):  # a GPU would compile a power
+                    product = product * degrees if at or turn else degrees
             found = self._paths[ways] = float(product.sum())
         return found
 

@@ -53,3 +53,26 @@ KERNEL(search_32)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRA
         }
     }
 }
+
+// Cases of two lists, as above, one for each lane; every fifth lane has none.
+KERNEL(each_32)(ARRAY(const A) va, ARRAY(const B) vb, ARRAY(const i64) cases, i64 count,
+                ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    const i64 lanes = threads_of_grid() / tiles_of_grid<32>();
+    for (i64 c = tile_of_grid<32>() * lanes; c < count; c += threads_of_grid()) {
+        const bool yes = c + t.rank < count && (c + t.rank) % 5 != 4;
+        const auto at = slice(cases, 6 * (yes ? c + t.rank : c), 6);
+        const i64 n = count_common_of_each(t, yes, va, at[0], at[1], vb, at[2], at[3]);
+        if (c + t.rank < count) found[c + t.rank] = yes ? n : -n;
+    }
+}
+
+// The parent of each position, looked for from that of the tile's first position on.
+KERNEL(parents_32)(ARRAY(const A) offsets, i64 n_offsets, i64 count, ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    const i64 lanes = threads_of_grid() / tiles_of_grid<32>();
+    for (i64 at = tile_of_grid<32>() * lanes; at < count; at += threads_of_grid()) {
+        const i64 first = parent_of(t, offsets, n_offsets, at), mine = at + t.rank;
+        if (mine < count) found[mine] = parent_near(t, offsets, first, n_offsets, mine);
+    }
+}

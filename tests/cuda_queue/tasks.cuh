@@ -29,7 +29,7 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
     Pool pool = pool_open();
     Task task;
     bool held = false;
-    const Units all = {total, grain, 0, 1};
+    const Units all = {total, grain, 0, 1, seed % 2 == 0 ? 2 * tiles_of_grid<N>() : 0};
     while (next_task(t, control, ring, capacity, all, task, held)) {
         held = true;
         i64 kept_unit = task.start, kept_entry = task.low;

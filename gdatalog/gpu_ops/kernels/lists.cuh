@@ -103,6 +103,15 @@ DEVICE i64 parent_of(O offsets, i64 n_offsets, i64 position) {
     return upper(offsets, 0, n_offsets, position) - 1;
 }
 
+// The same, for lanes with neighbouring positions: from the parent `first` on, where it is expected
+// among the next N + 1.
+template <int N, class O>
+DEVICE i64 parent_near(Tile<N>, O offsets, i64 first, i64 n_offsets, i64 position) {
+    const i64 near = first + N + 2;
+    const bool here = near < n_offsets && +offsets[near - 1] > position;
+    return upper(offsets, first, here ? near : n_offsets, position) - 1;
+}
+
 // ---------------------------------------------------------------------------- searches, a tile
 
 // Each round cuts the list into N + 1 parts. With fewer than 4 lanes this would save no round.
@@ -387,6 +396,70 @@ DEVICE i64 count_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bh
     }
     walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64, i64) { n += yes ? 1 : 0; });
     return n;
+}
+
+// A value of the second or the first of two arrays.
+template <class A, class B>
+DEVICE i64 either(bool second, Array<const A> va, Array<const B> vb, i64 at) {
+    return second ? (i64)+vb[at] : (i64)+va[at];
+}
+template <class T>
+DEVICE T either(bool second, Array<const T> va, Array<const T> vb, i64 at) {
+    return +(second ? vb : va)[at];
+}
+
+// Two lists for each lane with `yes`: how many values are common to this lane's. The values of all
+// shorter lists are one sequence, which the lanes take N at a time: so short lists keep all lanes
+// busy. A value is searched in the longer list of its lane. Calls `each(value, k, l)` for each common
+// value, with its positions in both lists, on any lane.
+template <int N, class A, class B, class F>
+DEVICE i64 each_common_of_each(Tile<N> t, bool yes, Array<const A> va, i64 alo, i64 ahi,
+                               Array<const B> vb, i64 blo, i64 bhi, F each) {
+    const bool second = bhi - blo < ahi - alo;
+    const Spread all = spread_out(t, second ? blo : alo, second ? bhi : ahi, yes);
+    const i64 low = second ? alo : blo, high = second ? ~ahi : bhi;
+    const i64 begin = from_rank(t, all.end, t.rank > 0 ? t.rank - 1 : 0);
+    i64 before = t.rank > 0 ? begin : 0, n = 0;  // where this lane's values begin, and end
+    i64 after = all.end;
+    for (i64 at = 0; at < all.total; at += N) {
+        const i64 place = at + t.rank;
+        const int owner = owner_of(t, all, place);
+        const i64 from = from_rank(t, all.origin, owner) + place;
+        const i64 lo = from_rank(t, low, owner), end = from_rank(t, high, owner);
+        bool met = false;
+        if (place < all.total) {
+            const bool its = end < 0;
+            const auto key = either(its, va, vb, from);
+            i64 below = lo, left = (its ? ~end : end) - lo;
+            while (left > PART) {
+                const i64 half = left >> 1;
+                below = either(!its, va, vb, below + half) <= key ? below + half : below;
+                left -= half;
+            }
+            u32 few = (u32)left, found = 0;
+            while (few > 1) {
+                const u32 half = few >> 1;
+                found = either(!its, va, vb, below + (found + half)) <= key ? found + half : found;
+                few -= half;
+            }
+            met = few == 1 && either(!its, va, vb, below + found) == key;
+            if (met) each(key, its ? below + found : from, its ? from : below + found);
+        }
+        // The values of a lane stand side by side, and so do their votes.
+        const u32 votes = ballot(t, met);
+        const u32 first = before < 0 ? 0u : before < N ? (u32)before : N;
+        const u32 last = after < 0 ? 0u : after < N ? (u32)after : N;
+        const u32 up_to = last == 32u ? 0xFFFFFFFFu : (1u << last) - 1u;
+        n += first < 32u ? bits_of(votes & up_to & (0xFFFFFFFFu << first)) : 0;
+        before -= N;
+        after -= N;
+    }
+    return n;
+}
+template <int N, class A, class B>
+DEVICE i64 count_common_of_each(Tile<N> t, bool yes, Array<const A> va, i64 alo, i64 ahi,
+                                Array<const B> vb, i64 blo, i64 bhi) {
+    return each_common_of_each(t, yes, va, alo, ahi, vb, blo, bhi, [](i64, i64, i64) {});
 }
 
 // ------------------------------------------------------------------------------- the top of a root

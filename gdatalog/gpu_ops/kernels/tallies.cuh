@@ -94,3 +94,14 @@ DEVICE i64 add_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
     });
     return n;
 }
+
+// The same for two lists of each lane with `yes`: how many values are common to this lane's.
+template <int WHERE, int N, class A, class B, class C>
+DEVICE i64 add_common_of_each(Tile<N> t, bool yes, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
+                              C counts) {
+    return each_common_of_each(t, yes, va, alo, ahi, vb, blo, bhi, [&](i64 key, i64 a, i64 b) {
+        if (WHERE & 1) atomic_add(counts, a, (i64)1);
+        if (WHERE & 2) atomic_add(counts, b, (i64)1);
+        if (WHERE & 4) atomic_add(counts, key, (i64)1);
+    });
+}

@@ -96,8 +96,8 @@ struct Spread {
 };
 
 template <int N>
-DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
-    const i64 length = high > low ? high - low : 0;
+DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high, bool yes = true) {
+    const i64 length = yes && high > low ? high - low : 0;
     i64 end = length;
     for (int by = 1; by < N; by *= 2) {
         const i64 before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);

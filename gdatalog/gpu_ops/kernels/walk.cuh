@@ -58,21 +58,22 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
     return true;
 }
 
-// The number of units that a tile takes at once: enough that the counter is no bottleneck, few
-// enough that tiles end at about the same time, and at least `run.grain`.
-DEVICE i64 grain_of(const Run& run, i64 total) {
+// The least number of units that a tile takes at once: few enough that tiles end at about the same
+// time, but `run.grain`, and enough for all lanes if each takes one.
+DEVICE i64 grain_of(const Run& run, i64 total, i64 lanes) {
     const i64 tiles = run.parts > 1 ? USUAL_TILES * run.parts : run.tiles;
-    const i64 share = total / (tiles * 16);
-    const i64 most = share < 1024 ? share : 1024;
-    return most > run.grain ? most : run.grain;
+    const i64 share = total / (tiles * (run.parts > 1 ? 16 : 64));
+    const i64 most = share < 1024 ? share : 1024, least = run.grain > lanes ? run.grain : lanes;
+    return most > least ? most : least;
 }
 
-// Takes the next task; the tile has finished the one before.
+// Takes the next task; the tile has finished the one before. `lanes`: that take a unit each.
 template <int N>
-DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
+DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
-    const Units units = {total, grain_of(run, total), run.part, run.parts};
+    const i64 share = run.parts > 1 ? 0 : 2 * run.tiles;
+    const Units units = {total, grain_of(run, total, lanes), run.part, run.parts, share};
     work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
                           run.limit >= 0);
     if (!work.held) return false;

@@ -250,9 +250,10 @@ DEVICE void pool_close(Tile<N> t, const Pool& pool, A counts) {
 
 enum { LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 
-// The units of a launch.
+// The units of a launch. A tile takes `grain` of them at once, or one part in `share` of those that
+// are left, if that is more (0: never): so large tasks come first, and few tiles meet at the counter.
 struct Units {
-    i64 total, grain, part, parts;
+    i64 total, grain, part, parts, share;
 };
 
 template <int N>
@@ -276,14 +277,20 @@ DEVICE bool find_task(C control, R ring, i64 capacity, const Units& all, bool he
         return true;
     }
     const i64 first = all.part * all.grain;
-    const bool units = load_relaxed(control, NEXT) + first < all.total;
+    const i64 left = all.total - load_relaxed(control, NEXT) - first;
+    const bool units = left > 0;
     if (!over && units) {
         if (!held) atomic_add(control, BUSY, (i64)1);
-        const i64 start = atomic_add(control, NEXT, all.parts * all.grain) + first;
+        i64 grain = all.grain;
+        if (all.share > 0) {
+            const i64 part = (u32)(left < 0xFFFFFFFFll ? left : 0xFFFFFFFFll) / (u32)all.share;
+            grain = part > grain ? part : grain;
+        }
+        const i64 start = atomic_add(control, NEXT, all.parts * grain) + first;
         if (start < all.total) {
             task.high = UNTOUCHED;
             task.start = start;
-            task.stop = all.grain < all.total - start ? start + all.grain : all.total;
+            task.stop = grain < all.total - start ? start + grain : all.total;
             return true;
         }
         held = true;
