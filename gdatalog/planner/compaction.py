@@ -7,6 +7,7 @@ This holds only under set semantics: a count needs every binding.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, binds, participants, reads
@@ -28,6 +29,8 @@ def compact_rows(
         if isinstance(step, p.Join) and step.reuse is not None:
             return tuple(steps)  # a list to be reused must not change
     bindings = list(map(binds, steps))
+    if live.issuperset(chain(given, *bindings)):
+        return tuple(steps)
     lasts = _lasts(steps, bindings)
     bound: list[str] = list(given)
     dead: set[str] = set()

@@ -82,6 +82,8 @@ class Recorder:
             if self._first((join, what)):
 
                 def make(lanes: int, counted: bool, each: Leaf = each) -> PrintedPlan:
+                    if lanes and isinstance(each, NewRows) and each.hashed:
+                        raise Unprintable("a tile's hash set has numbers of its own for a row")
                     how = intersect, lanes, given, counted, modular, keeps
                     return print_plan(join, tries, copy(each), *how)
 

@@ -33,7 +33,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
         case s.And(items):
             # Alternates directions, so that a long chain of `=` is quick in either order.
             before = -1
-            while before != len(bound):
+            while before != len(bound) and (types is None or not types.keys() <= bound):
                 before = len(bound)
                 for item in items:
                     _bind(item, bound, types, aggregates)

@@ -58,7 +58,8 @@ def _ranked(
     edges = [item for item in e.edges_in(items) if item.relation == relation]
     atoms = [item for item in edges if item.variables.isdisjoint(outer)]
     near = n.variables_of(atoms)
-    tests = [item for item in items if e.operator(item) and item.variables <= near]
+    tests = [item for item in items if isinstance(item, n.TestItem) and item.variables <= near]
+    tests = [test for test in tests if e.operator(test)]
     order = e.strict_order([*atoms, *tests], inputs.sizes)
     chains = e.chains_of(order) if order else None
     if not order or chains is None:

@@ -339,7 +339,9 @@ class SearchSpace(ABC):
         for atom in self.estimates.formula.holding[at]:
             if not atom.fixed and not atom.mask & path:
                 column = atom.columns[at]
-                sorts[atom.source, column] = max(0, atom.sorting(column) - FREE)
+                rows = atom.sorts.get(column)
+                rows = atom.sorting(column) if rows is None else rows
+                sorts[atom.source, column] = max(0, rows - FREE)
         return SORT * sum(sorts.values())
 
 

@@ -23,11 +23,12 @@ from gdatalog.settings import Thresholds
 
 def without_implied(items: Sequence[n.Item], sizes: Statistics) -> tuple[n.Item, ...]:
     """The items without tests `x != y` that an atom or another comparison implies."""
-    unequal = [item for item in items if e.operator(item) == "!="]
+    tests = [item for item in items if isinstance(item, n.TestItem)]
+    unequal = [test for test in tests if e.operator(test) == "!="]
     if not unequal:
         return tuple(items)
-    tests = set(unequal)
-    others = [item for item in items if item not in tests]
+    tested = set(unequal)
+    others = [item for item in items if item not in tested]
     below = Comparisons(others, rising(others, sizes)).below
     loopless = e.unlike_neighbours(others, sizes)
     implied = set()
