@@ -120,6 +120,14 @@ def seconds(value: float | None) -> str:
     return f"{value:.0f}"
 
 
+def judged(cases: Iterable[Case]) -> Iterator[str]:
+    """Whether each thing that is asked for holds: a line for each."""
+    for case in cases:
+        for ask in case.asks:
+            told = {None: "untold", True: "met", False: "missed"}[ask.met]
+            yield f"{told}: {ask.work}: {ask.wanted}; seen: {ask.seen}"
+
+
 def missed(cases: Iterable[Case]) -> Iterator[str]:
     """What does not hold, for those who work on gdatalog: a line for each."""
     for case in cases:

@@ -16,7 +16,7 @@ wait for each other. In Python 3.11 they do, for all objects of a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -372,7 +372,8 @@ def _setstate(self: Any, state: list[Any]) -> None:
 
 def _replace(of: Any, /, **changes: Any) -> Any:
     """Like `dataclasses.replace`."""
-    values = {name: getattr(of, name) for name in of.__match_args__}
+    names = of.__match_args__
+    values = dict(zip(names, map(getattr, repeat(of), names), strict=False))
     for name in changes.keys() & (getattr(of, _FIELDS).keys() - values.keys()):
         raise ValueError(f"{name} is not given to __init__")
     values.update(changes)

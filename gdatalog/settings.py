@@ -132,7 +132,7 @@ class Thresholds:
     gpu_bytes: int = 1 << 20  # data of so many bytes on a GPU stays there, and opens it
 
     # Joins and fixpoints on several devices.
-    shared_from: float = 5e7  # expected rows read, from which on devices share a join
+    shared_from: float = 2e8  # expected rows read, from which on devices share a join
     shared_bytes: float = 2e8  # ... which is as much again for so many bytes of indexes to copy
     shared_inputs_from: int = 100_000  # the same for the inputs of a partitioned fixpoint
     shared_values_from: int = 50_000  # ... if there are this many values, to keep all tiles busy
@@ -245,7 +245,8 @@ class Settings:
     ] = "auto"
     intersect: Annotated[
         Intersect,
-        "How compiled loops intersect lists. plain: leapfrog or merge, as fits.",
+        "How compiled loops intersect lists. plain: leapfrog or merge, as fits, as on a GPU "
+        "always.",
     ] = "auto"
     tile: Annotated[
         Lanes, "Lanes of a GPU that share a subtree of a join. auto: by the lengths of lists."

@@ -270,10 +270,7 @@ class _Recorder:
         self.sources.append(source)
         return dict.fromkeys(names, self)
 
-    def packed(self, args: list[Any], gaps: bool = False) -> list[Any]:
-        return args
-
-    def launch(self, blocks: int, threads: int, args: list[Any]) -> None: ...
+    def launch(self, blocks: int, threads: int, args: list[Any], gaps: bool = False) -> None: ...
 
     def resident(self, threads: int) -> int:
         return 1

@@ -16,7 +16,7 @@ import gdatalog as gd
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Join, JoinPlan, Step
 from gdatalog.planner.order.order_cache import Orders
-from gdatalog.planner.order.states import Order
+from gdatalog.planner.order.search_space import Order
 
 # Undirected edges between vertices 0 to 5.
 PATTERNS = {

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from gdatalog.plan.format import Remark, format_join
 from gdatalog.plan.join_plan import RulePlan
-from gdatalog.plan.labels import alternative_label, ending_labels, table_label, term_label
+from gdatalog.plan.labels import (
+    Remark,
+    alternative_label,
+    ending_labels,
+    format_join,
+    table_label,
+    term_label,
+)
 
 
 def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.joins import block_worker, in_place
+from gdatalog.cluster.joins import in_place
 from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.rows import parquet_files
 from gdatalog.cluster.rows.shuffle import columns_of
@@ -122,7 +122,7 @@ def test_a_block_that_is_too_much_is_cut(
 ) -> None:
     call = in_place.BlockCells._run
 
-    def hard(self: in_place.BlockCells, block: block_worker.PartRange) -> Call:
+    def hard(self: in_place.BlockCells, block: in_place.PartRange) -> Call:
         made = call(self, block)
         return made if block.rows < 5 else replace(made, function=pool_calls.hard)
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
-from gdatalog.cluster.recursion import checkpoints, hash_partitions, owner_files, owner_steps
+from gdatalog.cluster.recursion import checkpoints, hash_partitions, owner_steps
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.owner_steps import PartitionState, StaleState
@@ -217,7 +217,7 @@ def test_where_there_is_no_room_there_is_no_checkpoint(
         def full(*_: Any, problem: BaseException = problem) -> None:
             raise problem
 
-        monkeypatch.setattr(owner_files, "saved", full)
+        monkeypatch.setattr(checkpoints, "saved", full)
         pool = Dying(2, {15})
         found, told = rounds(pool)
         assert len(found) == 210 and "0 checkpoints" in told

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.recursion import hash_partitions, key_range, key_ranges, owner_steps
+from gdatalog.cluster.recursion import hash_partitions, key_ranges, owner_steps
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.recursion.owner_steps import (
@@ -106,8 +106,8 @@ def test_each_shape(shape: str, large: None) -> None:
 
 def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that has no time gives what it has; the rest is cut again, and nothing is lost."""
-    monkeypatch.setattr(key_range, "BUDGET", 0.0)
-    monkeypatch.setattr(key_range, "PIECES", 3)
+    monkeypatch.setattr(key_ranges, "BUDGET", 0.0)
+    monkeypatch.setattr(key_ranges, "PIECES", 3)
     random = Random(7)
     edges = [(random.randrange(40), random.randrange(40)) for _ in range(60)]
     with gdatalog.connect(device="cpu") as db:
@@ -329,7 +329,7 @@ def test_many_rows_stay_on_the_workers(
             assert sorted(rows.fetchall()) == expected
             assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
     assert stayed and min(stayed) > 1
-    everywhere(two, _few, key_range.SMALL)
+    everywhere(two, _few, key_ranges.SMALL)
 
 
 def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
@@ -366,7 +366,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
 
 def _few(nbytes: int) -> None:
     """On a worker: only so many bytes of rows come along with what is told of them."""
-    key_range.SMALL = nbytes
+    key_ranges.SMALL = nbytes
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.workers.worker_list import Worker
 from gdatalog.shell import cli, doctor
-from gdatalog.shell.commands.cluster import status
+from gdatalog.shell.commands.settings import status
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl

@@ -10,10 +10,10 @@ import gdatalog as gd
 from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import prompt_settings
-from gdatalog.shell.editor.candidates import Completion
 from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import KnownNames, look
 from gdatalog.shell.editor.signatures import argument_at, signature
+from gdatalog.shell.editor.statement_completion import Completion
 from gdatalog.shell.typed import divide, parts_of, without_prompts
 from tests.cases import cases
 

@@ -10,12 +10,12 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.metrics import Index, RuleRound, RuleRun
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import Join, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.report import Profile
-from gdatalog.report.hints import KnownIndexes, hint_of
+from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
 from gdatalog.report.rules import RuleRan
-from gdatalog.report.shared_joins import shared_join
 from gdatalog.report.tree import ReportNode
 
 RULES = """
@@ -101,7 +101,7 @@ def ran(
     with database() as db:
         (stratum, *_) = db.explain(text).strata
     rule, plan = stratum.rules[-1].rule, stratum.rules[-1].plan
-    run = RuleRun(plan, seconds=1.0, **costs)  # type: ignore[arg-type]
+    run = RuleRun(plan, seconds=1.0, costs=Costs(**costs))  # type: ignore[arg-type]
     joins = [step for step in plan.joins[0].steps if isinstance(step, Join)]
     run.seen = {id(step): StepCounts(bindings, bindings, bindings) for step in joins}
     told = [

@@ -273,7 +273,7 @@ def test_kernels(cupy: Any) -> None:
     array.flags.c_contiguous = False
     with pytest.raises(ValueError, match="without gaps"):
         kernel.launch(1, 1, [array])
-    kernel.launch(1, 1, kernel.packed([array], gaps=True))
+    kernel.launch(1, 1, [array], gaps=True)
 
 
 @needs_nvrtc

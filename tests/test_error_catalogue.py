@@ -29,7 +29,7 @@ LEFT_OUT = [
     ("planner/check/types", "nothing says which type the parameter", "it takes `db.prepare`"),
     ("parser/includes", "files are included more than", HUGE),
     ("parser/scanner", "this is nested more than", HUGE),
-    ("planner/alternatives", "this body has more than", HUGE),
+    ("planner/check/walk", "this body has more than", HUGE),
     ("planner/components", "more than", HUGE),
     ("planner/check/lattice", "more than", HUGE),
     ("parser/reading", "this is half of a character", "a page cannot hold half a character"),

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
+from random import Random
 from threading import Event, Thread
 from typing import Any
 
@@ -464,3 +465,22 @@ def test_a_process_of_one_program_opens_a_gpu_for_more_than_a_session(connect: A
         assert evaluator.planned(stratum)[0].device == "cuda:0"
         evaluator.let_go, evaluator._placement = evaluator.known.pop, None
         assert evaluator.planned(stratum)[0].device == "cpu"
+
+
+GENERATION = """
+    sg(x, y) <- E(p, x), E(p, y), x != y.
+    sg(x, y) <- E(a, x), sg(a, b), E(b, y).
+    n(count()) <- sg(_, _). ?- n(c)."""
+
+
+@pytest.mark.parametrize(("nodes", "pays"), [(6_000, True), (60, False)])
+def test_rounds_pay_where_their_rows_are_worth_the_launches(nodes: int, pays: bool) -> None:
+    """By the costs of the settings; a recursion that is not partitioned by a value."""
+    random = Random(5)
+    edges = {(random.randrange(nodes), random.randrange(nodes)) for _ in range(nodes * 6 // 5)}
+    with gd.connect(device="cpu", threads=16) as db:
+        db.workspace.later = LaterGpu(lambda: OpenDevice(CPU, "no GPU today"))
+        db["E"] = [*edges]
+        where = why_of(str(db.explain(GENERATION)))[1]
+    assert (where == "on the CPU: no GPU today") is pays
+    assert pays or where.endswith(" rounds")

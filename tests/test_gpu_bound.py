@@ -11,7 +11,6 @@ from hypothesis import assume, given
 
 import gdatalog as gd
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
 from gdatalog.gpu_ops.launch import Launch
@@ -19,7 +18,6 @@ from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
-from tests.cuda_host.driver import HostKernel
 from tests.draw import Drawn, Profile, programs
 from tests.oracle_values import canonical
 
@@ -89,16 +87,17 @@ def cost(driver: Any, work: Callable[[], object]) -> tuple[int, int, int]:
     def counted(patch: pytest.MonkeyPatch, where: Any, name: str, what: str) -> None:
         before = getattr(where, name)
 
-        def counting(*args: Any) -> Any:
+        def counting(*args: Any, **named: Any) -> Any:
             calls[what] += 1
-            return before(*args)
+            return before(*args, **named)
 
         patch.setattr(where, name, counting)
 
     before = COUNTER.synchronisations, COUNTER.uploads
     with pytest.MonkeyPatch.context() as patch:
         here = hasattr(driver, "launches")  # a stand-in, which counts more
-        counted(patch, HostKernel if here else CupyKernel, "launch", "launches")
+        where: tuple[Any, str] = (HostDriver, "start") if here else (Launch, "steps")
+        counted(patch, *where, "launches")  # by a graph, or kernel by kernel
         for name in ("wait", "fetched"):
             counted(patch, driver, name, "waits")
         counted(patch, driver, "write", "writes")
@@ -231,6 +230,37 @@ def test_an_interrupt_leaves_the_next_call_right(
     monkeypatch.setattr(driver, "wait", before)
     for _ in range(3):
         asked.rows(COUNT)
+
+
+def test_an_interrupt_ends_all_terms_of_a_sum(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = next(text for text, terms in SUMS.items() if terms == 2)
+    for db in (asked.here, asked.there):
+        db.set(algebra="quotients")
+    for _ in range(3):
+        asked.rows(text)
+    driver: Any = asked.there.workspace.device.driver
+    before, waits = driver.wait, list[int]()
+
+    def stopped(poll: Callable[[], None], *rest: Any) -> list[Any]:
+        waits.append(1)
+        asked.there.interrupt()
+        return before(poll, *rest)
+
+    monkeypatch.setattr(driver, "wait", stopped)
+    asked.there.workspace.results.clear()
+    with pytest.raises(gd.Interrupted):
+        asked.there.query(text)
+    assert len(waits) == 2
+    monkeypatch.setattr(driver, "wait", before)
+    for _ in range(3):
+        asked.rows(text)
+    device: Any = asked.there.workspace.device
+    assert cost(driver, lambda: asked.rows(text)) == (2, 2, 0)
+    device.walks._launches.popitem()  # one of them is gone
+    for _ in range(3):
+        asked.rows(text)
 
 
 def test_several_devices_answer_as_one(made: list[Launch]) -> None:

@@ -16,6 +16,7 @@ import gdatalog
 from gdatalog.engine import stratum_run
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.records import replace
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -45,8 +46,11 @@ DEVICE = Gpu(HostDriver())  # kernels are compiled once for all
 
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
-    """The answers; the number chooses the rows of a chunk."""
-    with gdatalog.connect(device="cpu") as db:
+    """The answers; the number chooses the rows of a chunk, and whether array operations expand
+    levels, as they do while kernels are compiled."""
+    with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
+        if number % 2:
+            patch.setattr(Kernels, "soon", lambda *given: False)
         db.workspace.device = DEVICE
         db.workspace.force(strategy="levelwise")
         db.workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]

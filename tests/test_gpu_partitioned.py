@@ -144,3 +144,35 @@ def test_a_fixpoint_that_is_under_way_can_be_stopped() -> None:
             db.query(text)
         assert followed and device.polled < 500
         assert db.query(text).fetchall() == [(40 * 41 // 2,)]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_fixpoint_over_the_same_rows_has_its_launch_at_hand(
+    counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    real = launch.Launch.__init__
+
+    def noted(self: launch.Launch, *given: Any) -> None:
+        made.append(1)
+        real(self, *given)
+
+    monkeypatch.setattr(launch.Launch, "__init__", noted)
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+    text += " n(count()) <- p(_, _). ?- n(c)." * counts
+    rows = {(x, y) for x in range(20) for y in range(x + 1, 21)}
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(HostDriver())
+        db["E"] = [(x, x + 1) for x in range(20)]
+        answers = []
+        for _ in range(3):
+            db.workspace.results.clear()
+            db.workspace.force(split="always")  # the query is not bound
+            answers.append(db.query(text))
+        assert made == [1] and device.walks.fixpoints._kept
+        for answer in answers:
+            assert answer.fetchall() == [(210,)] if counts else set(answer.fetchall()) == rows
+        device.kept.relieve()  # memory is short
+        assert not device.walks.fixpoints._kept
+        db["E"] = [(x, x + 1) for x in range(10)]
+        assert len(db.query(text).fetchall()) == (1 if counts else 55) and made == [1, 1]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.rows import RowOperations
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.storage import statistics
@@ -119,6 +120,16 @@ def test_ranked_tries_are_those_of_storage(
     assert there.paths(ways) == pytest.approx(here.paths(ways))
     for column in (0, 1):
         same(there.degrees(column, tests), here.degrees(column, tests), dtypes=False)
+
+
+def test_paths_of_a_graph_need_no_kernel_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power of doubles would be compiled for the first query of a process."""
+    monkeypatch.setattr(Elementwise, "real", lambda *given: pytest.fail("it is compiled"))
+    driver: Any = HostDriver(own_arrays=True)
+    rows = relation([(x, y) for x in range(6) for y in range(6) if (x * y) % 4 == 1], 2)
+    there, here = DeviceTries(driver, RowOperations(driver)).graph(rows), rows.graph
+    assert here is not None
+    assert there.paths(((0, ()),) * 3) == here.paths(((0, ()),) * 3) > 0
 
 
 @settings(deadline=None, max_examples=40)

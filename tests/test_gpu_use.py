@@ -58,8 +58,8 @@ def test_what_is_copied_is_told_and_what_loops_bind(db: gd.Database) -> None:
     session = db.workspace.open(text, None, reports=metrics, strategy="lftj")
     assert session.relation(session.asked()).length == 1
     (run,), (index,) = metrics.runs, metrics.indexes
-    assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
-    assert 0 < run.compiling < run.seconds and 0 < run.indexing < run.seconds
+    assert run.costs.moved == 2 * 3 * 4 and run.costs.moving > 0  # two columns of three rows
+    assert 0 < run.costs.compiling < run.seconds and 0 < run.costs.indexing < run.seconds
     assert index.built == 1 and index.bytes == 40  # 2 + 3 values, 2 + 3 offsets, of 4 bytes each
     assert [seen.rows_out for seen in run.seen.values()] == [2, 1, 1]
 
@@ -153,3 +153,17 @@ def test_how_many_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [lanes.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [8, 32, 32]
     monkeypatch.setattr(lanes, "MANY", 50)
     assert [lanes.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [1, 32, 16]
+
+
+@pytest.mark.parametrize("tile", [1, 8])
+def test_tiles_intersect_lists_in_every_way_that_is_asked_for(tile: int) -> None:
+    edges = [(x, y) for x in range(12) for y in range(x + 1, 12) if (x * y) % 5 != 1]
+    cliques = "E(x, y), E(y, z), E(x, z), E(x, w), E(y, w), E(z, w)."
+    with gd.connect(device="cpu") as db:
+        db["E"] = edges
+        texts = f"l(x, y, z, w) <- {cliques}", "n(count()) <- E(x, y), E(y, z), E(x, z)."
+        wanted = [sorted(db.query(text).fetchall()) for text in texts]
+        db.workspace.device = Gpu(HostDriver())
+        for way in ("leapfrog", "merge"):
+            db.workspace.force(strategy="lftj", intersect=way, tile=tile)
+            assert [sorted(db.query(text).fetchall()) for text in texts] == wanted, way

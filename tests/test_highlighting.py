@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from test_completion import KNOWN, texts
 
 from gdatalog.parser.tokens import ENDS_OPERAND, STARTS_OPERAND
-from gdatalog.shell.editor.highlighting import Highlighter
+from gdatalog.shell.editor.highlighting import KINDS, Highlighter
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.toolkit import STYLES
-from gdatalog.shell.editor.word_kinds import KINDS
 from tests.cases import cases
 
 

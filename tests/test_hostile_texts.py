@@ -20,13 +20,13 @@ import pytest
 import gdatalog as gd
 from gdatalog.cancellation import Watch
 from gdatalog.errors import Caution, SourceText, Span
-from gdatalog.notebook.listing import Listing, list_relations
+from gdatalog.notebook.answers import Listing, list_relations
 from gdatalog.notebook.progress_bar import bundle
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
-from gdatalog.shell.editor.bar import bar
 from gdatalog.shell.editor.completion import files_at
 from gdatalog.shell.editor.known import look
+from gdatalog.shell.editor.prompt import bar
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output

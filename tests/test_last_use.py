@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from gdatalog.engine.evaluator import evaluator
-from gdatalog.engine.evaluator.last_use import LastUse
+from gdatalog.engine.evaluator.upcoming import LastUse
 from gdatalog.planner.check import Stratum
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from loading import decl, refused
 
-from gdatalog.storage.wrong_cells import why_unreadable
+from gdatalog.storage.cells import why_unreadable
 from gdatalog.values import TypeName
 
 FORM = "a timestamp is written 2026-11-20 or 2026-11-20T08:30:00.5"

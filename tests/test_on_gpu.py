@@ -440,9 +440,11 @@ def test_what_fills_one_gpu_is_an_error_and_the_next_query_works(both: gd.Databa
     both["E"] = GRAPH
     both.workspace.force(strategy="lftj")
     found = sorted(both.query(SHARED[1]).fetchall())
+    import cupy
+
     other = both.workspace.device.others[0].driver
+    pool = cupy.get_default_memory_pool()  # of the current device
     with other.use():
-        pool = other.xp.get_default_memory_pool()
         pool.free_all_blocks()
         pool.set_limit(size=pool.total_bytes())
     with pytest.raises(gd.DeviceError, match="cuda:1 has no memory left"):

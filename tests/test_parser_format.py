@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.parser import format_node, parse
-from gdatalog.parser.precedence import BINARY
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -45,6 +44,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from gdatalog.parser.syntax import Test as LoneTest
+from gdatalog.parser.tokens import BINARY
 from gdatalog.values import INT_MAX, INT_MIN
 from tests.cases import cases
 

@@ -20,7 +20,7 @@ from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.order_cache import Orders
 from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.search import Search
-from gdatalog.planner.order.states import Extension, Order, SearchState
+from gdatalog.planner.order.search_space import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.settings import Thresholds
 from gdatalog.storage.statistics import Statistics
@@ -164,10 +164,10 @@ def test_few_turns_are_looked_at_however_many_variables_there_are(name: str, ask
     turns = 0
     turn = Search.turn
 
-    def counting(self: Search, at: int, place: SearchState) -> Extension:
+    def counting(self: Search, *given: Any) -> Extension:
         nonlocal turns
         turns += 1
-        return turn(self, at, place)
+        return turn(self, *given)
 
     data = {**DATA, "fact": rows(100, *[50] * 20)}
     with patch.object(Search, "turn", counting), gd.connect() as db:

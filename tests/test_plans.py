@@ -38,7 +38,7 @@ from gdatalog.plan.join_plan import (
     Step,
     TrieRef,
 )
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.report.numbers import about
 from gdatalog.report.plan_tree import stratum_label
 from tests.cases import cases

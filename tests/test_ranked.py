@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from gdatalog.storage.ranked_tries import DOWN, UP
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import DOWN, UP
 
 KINDS = [(), UP, DOWN]
 

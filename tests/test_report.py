@@ -156,8 +156,8 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
     """Compiling, moving and indexes are told apart from the rest."""
     with database() as db:
         (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
-    run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
-                  bytes=4096)  # fmt: skip
+    spent = Costs(compiling=1.5, moving=0.25, moved=1 << 20)
+    run = RuleRun(planned.plan, rows=500, seconds=2.0, costs=spent, bytes=4096)
     made = Index(TrieRef("E", "full", (1, 0)), ("a", "b"), 300, 2048, 0.5, 1)
     there = Index(TrieRef("E", "full", (0,)), ("a", "b"), 300, 1024)
     parts = Index(TrieRef("p", "old", (0,)), ("x",), 300, 1024, 0.5, 3)

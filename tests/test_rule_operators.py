@@ -14,10 +14,9 @@ from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.engine.rules.evaluate import operator_of
+from gdatalog.engine.rules.evaluate import RuleOnHost, operator_of
 from gdatalog.engine.rules.fallback import RuleFallback
 from gdatalog.engine.rules.in_cells import RuleInCells
-from gdatalog.engine.rules.on_host import RuleOnHost
 from gdatalog.engine.rules.operator import Outcome, Refusal
 from gdatalog.engine.rules.over_tables import OverTables
 from gdatalog.engine.rules.rows import RuleRows

@@ -15,7 +15,7 @@ from gdatalog import patterns
 from gdatalog.patterns.grown import turns
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.shapes import restrictions
-from gdatalog.planner.order.steps import OutOfSteps, Steps
+from gdatalog.planner.order.plan_inputs import OutOfSteps, Steps
 from gdatalog.planner.rewrite import algebra
 from gdatalog.planner.rewrite.isomorphic import _canonical, _CanonicalForm, _numbered
 from gdatalog.planner.rewrite.quotients import partitions

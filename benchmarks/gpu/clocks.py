@@ -122,8 +122,8 @@ class ClockedKernel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        self.clocks.span(self.part, lambda: self.kernel.launch(blocks, threads, args))
+    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
+        self.clocks.span(self.part, lambda: self.kernel.launch(blocks, threads, args, gaps))
 
 
 @dataclass(slots=True)

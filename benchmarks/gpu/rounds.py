@@ -58,8 +58,8 @@ def _case(
     clocked = Ours(edges, device_of(setting.driver), setting.xp)
     what = f"{what}, {edges.name}"
     again = _asked(clocked.db, text)
-    again()
-    kernels = medians(setting.driver, again, setting.budget, RUNS).kernels or 0.0
+    _warmed(clocked.db, again)
+    kernels = medians(setting.driver, again, setting.budget, RUNS).kernels or None
     figure = _figure(setting, "on the GPU", bare.db, text, kernels)
     case = Case(SUITE, what, [figure], edges=len(edges))
     clocked.close()
@@ -81,15 +81,21 @@ def _figure(setting: Setting, side: str, db: Any, text: str, kernels: float | No
     """Answers while kernels are compiled, and afterwards. `cold`: the slowest of the second to the
     fourth."""
     work = _asked(db, text)
+    first = _warmed(db, work)
+    runs = 3 if setting.small or first[-1] > SLOW else RUNS
+    warm = median(_seconds(work) for _ in range(runs))
+    return Figure(side, warm=warm, cold=max(first[1:]), kernels=kernels, runs=runs, answer=work())
+
+
+def _warmed(db: Any, work: Callable[[], object]) -> list[float]:
+    """The seconds of the first four answers; afterwards all kernels are compiled."""
     first = [_seconds(work) for _ in range(4)]
     device = db.workspace.device
     for coming in [*device.walks._coming.values()] if hasattr(device, "walks") else ():
         coming.result()
-    runs = 3 if setting.small or first[-1] > SLOW else RUNS
-    for _ in range(2):
+    for _ in range(8):  # rounds with the same launches are recorded
         work()
-    warm = median(_seconds(work) for _ in range(runs))
-    return Figure(side, warm=warm, cold=max(first[1:]), kernels=kernels, runs=runs, answer=work())
+    return first
 
 
 def _asked(db: Any, text: str) -> Callable[[], int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag
+from gdatalog.engine.depth import AHEAD, Form, JoinNest, form_of_bag
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan.effects import all_steps, expressions, widens
@@ -57,6 +57,9 @@ class PlannedJoin:
     def at_hand(self, label: str) -> bool:
         return False
 
+    def waits(self, label: str) -> bool:
+        return False
+
 
 def remember(nest: JoinNest, rows: int) -> None:
     """Records how many rows a join read breadth-first."""
@@ -82,11 +85,14 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
     cheap = nest.join.cost < nest.worth
-    seen = _looked.get((nest.join, nest.form), 0) if cheap and _looked else 0
+    looked = _looked.get((nest.join, nest.form), 0) if _looked else 0
+    seen = looked if cheap else 0
     if nest.settings.strategy == "auto" and seen <= allowed and cheap:
         if nest.at_hand(label):
             return ExecutorChoice(False, "asked for often, and compiled by now")
         return ExecutorChoice(True, small, allowed)
+    if nest.settings.strategy == "auto" and looked <= AHEAD * allowed and nest.waits(label):
+        return ExecutorChoice(True, f"{small}; its kernel is being compiled", AHEAD * allowed)
     if nest.reason is not None:
         return ExecutorChoice(True, nest.reason, shared=by_all)
     if nest.settings.strategy == "lftj":

@@ -11,7 +11,7 @@ import numpy as np
 
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun, NoRoomForLists
 from gdatalog.engine.context import Sources
-from gdatalog.engine.device import CPU, shared_by
+from gdatalog.engine.device import CPU, function_soon, shared_by
 from gdatalog.engine.group_dedup import GroupDedup, grouped_of
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 READ = 1 << 18  # rows of a block that are grouped at once
+# From this multiple of the rows from which kernels pay, a join waits for its kernel.
+AHEAD = 50
 MOST_PRINTED = 512  # printed texts in the cache
 
 # For the choice of an executor, and for a run that may count.
@@ -258,6 +260,23 @@ class JoinNest:
             _runs.clear()
         _runs[key] = self.join, runs
         return runs > enough and self.reason is None and device.loops_soon(self.plain, label)
+
+    def waits(self, label: str) -> bool:
+        """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
+        it is not too large for that."""
+        device = self.context.device.accelerator
+        large = self.join.cost > AHEAD * self.worth
+        if device is None or self.counted or large or self.reason is not None:
+            return False
+        return device.waits_for(self.plain, label)
+
+    def compile_soon(self, label: str) -> None:
+        """Compiles the loops on another thread."""
+        device = self.context.device.accelerator
+        if device is None:
+            function_soon(self.printed, self.join.cost)
+        else:
+            device.loops_soon(self.printed, label)
 
     @cached_property
     def shared(self) -> Shared | None:

@@ -137,9 +137,19 @@ class Accelerator(Device, Protocol):
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         """Whether compiled loops are at hand; otherwise they are compiled meanwhile."""
 
+    def waits_for(self, printed: PrintedPlan, label: str) -> bool:
+        """Whether loops are being compiled on another thread, which begins with it now."""
+
     def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """Loops prepared for runs over these tries; None if they take too much memory for that.
         `has_run`: they have run over them, and are prepared if that is possible."""
+
+    def again(
+        self, loops: Sequence[PreparedLoops], scope: Any, limits: Limits
+    ) -> list[list[Block]] | None:
+        """The rows of prepared loops for the values of parameters in this scope, on the host if
+        they are few. None: some are at hand no more, or there is no room for them. What they take
+        stays charged."""
 
 
 class AcceleratorGroup(Accelerator, Protocol):

@@ -23,7 +23,7 @@ from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import RuleOptions, plan_over

@@ -20,8 +20,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.row_codes import dictionaries, in_codes, note_codes, note_covers
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of
-from gdatalog.planner.encoded_constants import encoded_rules
+from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace

@@ -20,8 +20,10 @@ from gdatalog.engine.compiler.compiled import Ask, Compiled, PlannedProgram, par
 from gdatalog.engine.compiler.compiler import Compiler, Surroundings
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.context import ExecutionContext, Wanted
+from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.demanded import answering
 from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.kept_plans import KeptPlans
 from gdatalog.engine.evaluator.results import Keeps, Results
 from gdatalog.engine.facts.files import Files, find_include, read_program
 from gdatalog.engine.facts.inputs import FileCache, Inputs
@@ -38,6 +40,8 @@ from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.values import ParamType, Value
+
+MOST_PROGRAMS = 64  # whose plans are kept with a catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +325,30 @@ def _evaluator(
         partial(catalog.texts.facts, own=compiled.outline),
     )
     given = context, planned, inputs, facts, results, keep, asked, let_go
-    return Evaluator(*given, number=catalog.number)
+    on_cpu = ends or context.device is CPU
+    kept = None if on_cpu else _kept_plans(compiled, catalog, context)
+    return Evaluator(*given, number=catalog.number, kept_plans=kept)
+
+
+def _kept_plans(
+    compiled: Compiled, catalog: Catalog, context: ExecutionContext
+) -> KeptPlans | None:
+    """The plans of a program over this catalog, which later queries find again; only for a GPU, if
+    the program reads nothing but the catalog, and nobody asks how it was planned."""
+    if context.metrics.lasting or context.cluster is not None:
+        return None
+    reads_more = compiled.sources or compiled.checked.lists or context.scope.params
+    if reads_more or compiled.limit_sizes or context.passes is not None:
+        return None
+    planned = compiled.planned
+    known = catalog.plans.get(id(planned))
+    own = planned, context.settings, context.device
+    if known is None or known[0] is not planned or known[1] != own[1] or known[2] is not own[2]:
+        if len(catalog.plans) >= MOST_PROGRAMS:
+            catalog.plans.clear()
+        known = catalog.plans[id(planned)] = (*own, KeptPlans())
+    found: KeptPlans = known[3]
+    return found
 
 
 def _read_by_rules(

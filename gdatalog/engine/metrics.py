@@ -33,10 +33,9 @@ class RuleRun:
     """A profile's metrics of a rule: by step, rows out, time, and the executor of each join, with
     the reason for it.
 
-    `seconds` is the total; `compiling`, `indexing` and `moving` are parts of it: compiling or
-    loading loops, building indexes, and copying `moved` bytes to and from a device. The rest is
-    work on rows. Loops of a profile have counters and are compiled separately. Copies from a device
-    wait for its kernels. `bytes`: the peak memory of the evaluation meanwhile.
+    `seconds` is the total, with the `costs`, such as compiling loops and building indexes. The rest
+    is work on rows. Loops of a profile have counters and are compiled separately. Copies from a
+    device wait for its kernels. `bytes`: the peak memory of the evaluation meanwhile.
 
     `seen`: the metrics of steps, by id, if they were counted. Loops do not measure a step's
     `seconds`, and `tried` only where one list is scanned.
@@ -46,10 +45,7 @@ class RuleRun:
     seen: dict[int, StepCounts] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
-    compiling: float = 0.0
-    indexing: float = 0.0
-    moving: float = 0.0
-    moved: int = 0
+    costs: Costs = Costs()
     bytes: int = 0
     executors: dict[int, ExecutorChoice] = field(default_factory=dict)  # by the number of the join
     device: str | None = None  # where it ran
@@ -59,13 +55,6 @@ class RuleRun:
     in_cells: InCells | None = None  # if its indexes do not fit the device
     in_pages: InPages | None = None  # the same, if they are read in place
     unfinished: bool = False  # whether it runs, or an error ended it
-
-    def add_costs(self, costs: Costs) -> None:
-        """Adds time outside of work on rows."""
-        self.compiling += costs.compiling
-        self.indexing += costs.indexing
-        self.moving += costs.moving
-        self.moved += costs.moved
 
     def saw(self, seen: Mapping[int, StepCounts]) -> None:
         """Adds metrics of steps, by id."""
@@ -122,7 +111,7 @@ class measured:
             report.seconds += seconds
             spent = time_spent()
             if spent is not self._before:
-                report.add_costs(spent - self._before)
+                report.costs += spent - self._before
         if self._stats is not None:
             self._stats.seconds += seconds
 

@@ -39,6 +39,7 @@ BYTES = 4  # of a value that is expected
 LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
 NOTHING = Expected(0.0, 0.0)
 SHARE = 0.5  # seconds hold that are off by at most this share of them
+PARTS = 16  # of the seconds to be gained: for less, the program is not looked at
 MOST_TIMES = 4  # that the strata of a program are placed together; then each is placed alone
 
 
@@ -76,6 +77,7 @@ class ProgramPlacement:
     asked: Collection[str] = ()
     alone: bool = False
     on_device: Collection[tuple[str, ...]] = ()
+    used: bool = False
     times: int = 0
     # What the last placement counted with: seconds of strata on both sides, and rows.
     seconds: dict[tuple[str, ...], tuple[float, float]] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class ProgramPlacement:
         """Whether a stratum, whose inputs and expected `sizes` are known, runs on the device."""
         copies = sum([self._copy(name, sizes, inputs) for name in (*own.reads, *own.relations)])
         least = inputs.context.thresholds.gpu_rule  # to be gained, for this look to pay
-        if not might_pay(own, copies - least):
+        if not might_pay(own, copies - max(least, self._least(inputs.context) / PARTS)):
             return False
         if own.relations not in self.seconds or self._others(own, sizes, least):
             self.times += 1
@@ -130,7 +132,6 @@ class ProgramPlacement:
     def _place(self, own: PlaceableStratum, sizes: ProgramSizes, inputs: StratumInputs) -> None:
         """Places a stratum and those above it."""
         context, left = inputs.context, [*self.strata]
-        thresholds = context.thresholds
         while left[0].relations != own.relations:
             del left[0]
         if self.times > MOST_TIMES:
@@ -150,13 +151,20 @@ class ProgramPlacement:
         known = [(name, held.store) for name in names if (held := self.relation(name)) is not None]
         here = {name for name, store in known if store.on_host}
         lying = {name for name, store in known if store.on_device is not None}
-        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
-        least = 0.0 if lying - here else least + thresholds.gpu_opening * self.alone
+        least = 0.0 if lying - here else self._least(context)
         draft = PlacementDraft(placeable, copies, here, lying, sorted(self.asked), least)
         place_strata(draft)
         self.on_device = draft.on_device
         self.seconds = {each.relations: each.seconds for each in placeable}
         self.rows = {name: sizes.statistics(name).rows for name in names}
+
+    def _least(self, context: ExecutionContext) -> float:
+        """The seconds that a program must gain, until it uses the device."""
+        thresholds = context.thresholds
+        if self.used:
+            return 0.0
+        least = Work(thresholds.gpu_from, turns=0.0).on_cores(thresholds, context.settings.workers)
+        return least + thresholds.gpu_opening * self.alone
 
     def _copy(self, name: str, sizes: ProgramSizes, inputs: StratumInputs) -> float:
         """The seconds that a copy of a relation takes."""
@@ -210,6 +218,7 @@ def placed(
         pairs = zip(stratum.rules, found.of.plans, strict=True)
         plans = tuple((_left(rule, first, draft), later) for rule, (first, later) in pairs)
         found = Once(replace(found.of, plans=plans))
+    program.used = True
     return Placed(found, gpu.name, _why(work, expected, needs, program, True))
 
 

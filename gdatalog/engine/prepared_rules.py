@@ -36,6 +36,7 @@ class PreparedRules:
         for rule in stratum.rules:
             self.rules[rule.head.name].append(rule)
         self._made: dict[int, PreparedRule] = {}  # by id of the plan
+        self.ahead = True  # whether a run is still to compile several loops together
 
     @cached_property
     def name(self) -> str:

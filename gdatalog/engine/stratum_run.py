@@ -6,6 +6,7 @@ It runs each rule of a nonrecursive stratum once; the operators of recursion ext
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from gdatalog import cancellation
@@ -20,6 +21,7 @@ from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, W
 from gdatalog.engine.planned_rules import PlannedRules, is_recursive
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.rules.evaluate import run_rule
+from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.stratum_tables import (
@@ -144,7 +146,7 @@ class StratumRun(StratumTables):
             if number == 0:
                 report.device = self.context.device.name
                 report.rows, report.seconds = sum(rows.values()), way.seconds
-                report.add_costs(way.costs)
+                report.costs += way.costs
                 report.bytes = self.record.peak
             choice = ExecutorChoice(False, executor)
             report.executors = dict.fromkeys(range(len(plan.joins)), choice)
@@ -233,12 +235,19 @@ class StratumRun(StratumTables):
         return {ref: trie for ref, (trie, _) in found.items()} if found else None
 
     def compile_ahead(self) -> None:
-        """Compiles loops of the planned rules on another thread, after building the indexes that
+        """Compiles loops of the planned rules on other threads, after building the indexes that
         they read on this one."""
-        sources = Sources(self.trie_of, self.rows_of, self.scanned_once)
-        for _, plan in self.of.pairs:
-            if plan.terms:
-                Sum(plan, RuleInputs(sources, self.context)).compile_ahead()
+        device, account = self.context.device, self.context.limits.account
+        inputs = RuleInputs(Sources(self.trie_of, self.rows_of, self.scanned_once), self.context)
+        # If memory is short, the rule's own run reports it or counts in another way.
+        with suppress(MemoryError), account.restoring(MemoryError):
+            for _, plan in self.of.pairs:
+                if device is not CPU and (plan.left or device.refuses(plan)):
+                    continue
+                if plan.terms:
+                    Sum(plan, inputs).compile_ahead()
+                elif device is not CPU and not plan.within:
+                    LocalJoins(plan, inputs).compile_ahead()
 
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.ops import Ops
-from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot
+from gdatalog.plan.labels import format_expr
 from gdatalog.records import replace
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.symbols import SymbolTable

@@ -44,6 +44,8 @@ class ArrayModule:
         self.raw = raw
         self.driver = driver
         self.kernels = Elementwise(driver)
+        # By an operation and the types of its operands: as what it computes, and what it gives.
+        self._types: dict[tuple[Any, ...], tuple[np.dtype[Any], np.dtype[Any]]] = {}
         self.ndarray: Any = type("ndarray", (Operators, raw.ndarray), {"xp": self})
         self.abs = self.absolute
 
@@ -174,20 +176,26 @@ class ArrayModule:
     def append(self, arr: Array, values: Array) -> Array:
         return self.concatenate([arr, values])
 
-    def _computed(self, name: str, args: Sequence[Any], out: Array | None) -> Array:
-        common = self.result_type(*args)
-        if name in _OF_DOUBLES and common.kind != "f":
-            common = _FLOAT
+    def computed(self, name: str, args: Sequence[Any], out: Array | None = None) -> Array:
+        """An operation of these operands; into `out`, if it is given."""
+        kinds = (name, *[getattr(a, "dtype", type(a)) for a in args])
+        types = self._types.get(kinds)
+        if types is None:
+            common = self.result_type(*args)
+            if name in _OF_DOUBLES and common.kind != "f":
+                common = _FLOAT
+            types = self._types[kinds] = common, _BOOL if name in _COMPARISONS else common
         if out is None:
-            shape: Shape = self._size(*args)
-            if shape == 1 and not any(a.shape for a in args if isinstance(a, Operators)):
-                shape = ()
-            out = self.ndarray(shape, _BOOL if name in _COMPARISONS else common)
-        self.kernels.apply(name, out, tuple(map(self._flat, args)), common)
+            shapes = {a.shape for a in args if isinstance(a, Operators)}
+            shape: tuple[int, ...] = shapes.pop()
+            if shapes or len(shape) > 1:
+                shape = (self._size(*args),)
+            out = self.ndarray(shape, types[1])
+        self.kernels.apply(name, out, [self._flat(a) for a in args], types[0])
         return out
 
     def invert(self, a: Array, out: Array | None = None) -> Array:
-        return self._computed("logical_not" if a.dtype == _BOOL else "invert", (a,), out)
+        return self.computed("logical_not" if a.dtype == _BOOL else "invert", (a,), out)
 
     def clip(self, a: Array, a_min: Any, a_max: Any) -> Array:
         return self.minimum(self.maximum(a, a_min), a_max)
@@ -325,7 +333,7 @@ def _function(name: str, count: int) -> Callable[..., Any]:
     def call(self: ArrayModule, *args: Any, out: Array | None = None) -> Array:
         if len(args) != count:
             raise TypeError(f"{name} of {len(args)} arguments")
-        return self._computed(name, args, out)
+        return self.computed(name, args, out)
 
     return call
 

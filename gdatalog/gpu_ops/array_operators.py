@@ -13,7 +13,7 @@ import numpy as np
 _TWO = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
     "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift", "pow": "power",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
 }  # fmt: skip
 _COMPARED = {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
@@ -54,6 +54,9 @@ class Operators:
         if own is None or method != "__call__" or kwargs:
             return NotImplemented
         return own(*inputs)
+
+    def __pow__(self, other: Any) -> Any:
+        return self.xp.power(self, other)
 
     def fill(self, value: Any) -> None:
         if not isinstance(value, Operators) and value == 0:
@@ -104,13 +107,13 @@ class Operators:
 
 def _define(special: str, name: str, inplace: bool) -> None:
     def forward(self: Any, other: Any) -> Any:
-        return getattr(self.xp, name)(self, other)
+        return self.xp.computed(name, (self, other))
 
     def reflected(self: Any, other: Any) -> Any:
-        return getattr(self.xp, name)(other, self)
+        return self.xp.computed(name, (other, self))
 
     def updated(self: Any, other: Any) -> Any:
-        return getattr(self.xp, name)(self, other, out=self)
+        return self.xp.computed(name, (self, other), self)
 
     setattr(Operators, f"__{special}__", forward)
     if inplace:

@@ -1,4 +1,4 @@
-"""Memory on a device that launches share: control words, a queue of tasks, and uploaded tables."""
+"""What launches on a device share: uploaded tables, and where intersections are cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Buffers:
         self.ops = ops
         self.indexes = indexes
         self.ends: Array | None = None
-        self._queue: Array | None = None
         self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
 
     def upload(self, array: Array) -> Array:
@@ -37,12 +36,6 @@ class Buffers:
             self._uploaded[id(array)] = found
         return found[1]
 
-    def queue(self, words: int) -> Array:
-        """Memory for control words and a queue, so many words in all, which plans share."""
-        if self._queue is None or len(self._queue) < words:
-            self._queue = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
-        return self._queue
-
     def forget(self) -> None:
         self._uploaded.clear()
-        self._queue = self.ends = None
+        self.ends = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -115,18 +113,26 @@ def fetched(cuda: Any, array: Any) -> Any:
     return out
 
 
-@contextmanager
-def explaining_failure(what: str) -> Iterator[None]:
+class explaining_failure:
     """Raises CUDA's errors as gdatalog's; but a lack of memory as a `MemoryError`, as CuPy does."""
-    try:
-        yield
-    except (RuntimeError, Refused) as problem:
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if not isinstance(problem, (RuntimeError, Refused)):
+            return
         if not isinstance(problem, Refused) and not is_cudas(problem):
-            raise
+            return
         if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
-            raise NoMemory(f"{what}: {problem}") from problem
+            raise NoMemory(f"{self._what}: {problem}") from problem
         raise DeviceError(
-            f"{what} failed on the GPU: {problem}",
+            f"{self._what} failed on the GPU: {problem}",
             hint='please report this; device="cpu" answers meanwhile. This process cannot use '
             "the GPU any more: start it again",
         ) from problem

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen import cache
 from gdatalog.errors import Error, MemoryLimitError
 from gdatalog.gpu_ops import graph_loops
 from gdatalog.gpu_ops.array_module import ArrayModule
@@ -28,13 +29,13 @@ from gdatalog.gpu_ops.copies import (
     fetched,
     is_cudas,
 )
-from gdatalog.gpu_ops.cupy_kernel import CupyKernel, loaded
+from gdatalog.gpu_ops.cupy_kernel import CupyKernel, bare, loaded, stored_name
 from gdatalog.gpu_ops.driver_library import Refused
 from gdatalog.gpu_ops.graph_loops import GraphLoops
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, Pages, PinnedPages, VirtualPages
-from gdatalog.records import cached_property, dataclass
+from gdatalog.records import cached_property
 from gdatalog.threads import begun
 
 # A wait for a kernel polls without a pause for BUSY seconds, so that short kernels cost nothing;
@@ -59,12 +60,43 @@ def pause(waited: float, spins: bool = True) -> None:
         _give_way()
 
 
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """Arrays that are being copied to the host: `fetch` returns them after the `event`."""
+    """Arrays that are copied to the host behind kernels, as often as that is asked for: `copy`
+    queues the copies, `begin` the `event` behind them, after which `fetch` returns the arrays."""
 
-    event: Any
-    fetch: Callable[[], list[Any]]
+    def __init__(self, cuda: Any, arrays: Sequence[Any], memory: Any, start: int) -> None:
+        """`memory`: pinned, from the byte `start` on; None: large arrays are copied when they are
+        fetched."""
+        self._cuda, self._arrays = cuda, arrays
+        self.event = cuda.Event(disable_timing=True)
+        self._copies: list[tuple[int, int, int, int]] = []
+        self._parts: list[Any] | None = None if memory is None else []
+        if self._parts is None:
+            return
+        held = np.frombuffer(memory, np.uint8)
+        for array in arrays:
+            size = array.nbytes
+            there = array.data.ptr, size, cuda.runtime.memcpyDeviceToHost
+            if size:
+                self._copies.append((memory.ptr + start, *there))
+            part = held[start : start + size].view(array.dtype)
+            self._parts.append(part.reshape(array.shape))
+            start += -(-size // 8) * 8
+
+    def copy(self) -> Reading:
+        stream = self._cuda.get_current_stream().ptr
+        for copy in self._copies:
+            self._cuda.runtime.memcpyAsync(*copy, stream)
+        return self
+
+    def begin(self) -> Reading:
+        self.event.record()
+        return self
+
+    def fetch(self) -> list[Any]:
+        if self._parts is None:
+            return [fetched(self._cuda, array) for array in self._arrays]
+        return [part.copy() for part in self._parts]
 
 
 class _Relieved:
@@ -172,6 +204,11 @@ class CupyDriver:
             made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit, self._cupy.cuda)
         return made
 
+    def is_stored(self, source: str) -> bool:
+        """Whether the machine code of a source is in the cache, so that it is soon loaded."""
+        cuda, version = self._cupy.cuda, self._cupy.__version__
+        return cache.read(stored_name(cuda, version, self._capability, bare(source))) is not None
+
     def scan(self, array: Any) -> None:
         """Replaces each entry by the sum of all up to it."""
         cub = self._cupy.cuda.cub
@@ -258,6 +295,12 @@ class CupyDriver:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
+    def reader(self, arrays: Sequence[Any]) -> Reading:
+        """What reads arrays again and again, into memory of its own."""
+        size = sum(-(-array.nbytes // 8) * 8 for array in arrays)
+        cuda = self._cupy.cuda
+        return Reading(cuda, arrays, cuda.alloc_pinned_memory(max(1, size)), 0)
+
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
         """The launches of a function as a graph that repeats them while `words[at]` is not 0, as
         one launch. None: the driver has no such graphs. The function has run before, and its
@@ -298,10 +341,14 @@ class CupyDriver:
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
-        fetch = self._begin_to_read(arrays)
-        event = self._cupy.cuda.Event(disable_timing=True)
-        event.record()
-        return Reading(event, fetch)
+        cuda, mine = self._cupy.cuda, self._mine
+        memory, start = None, 0
+        if sum(array.nbytes + 8 for array in arrays) <= PINNED:
+            if not hasattr(mine, "held"):
+                mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
+            memory, start = mine.held, PINNED - mine.begin  # the other buffer
+            mine.begin = start
+        return Reading(cuda, arrays, memory, start).copy().begin()
 
     def ended(self, reading: Reading) -> bool:
         """Whether `wait` would not wait for a reading; or the kernels before it have failed."""
@@ -342,29 +389,6 @@ class CupyDriver:
         if asked is not None:
             raise asked
         return reading.fetch()
-
-    def _begin_to_read(self, arrays: Sequence[Any]) -> Callable[[], list[Any]]:
-        """Begins to copy arrays to the host, after the kernels. What it returns gives them."""
-        if not arrays:
-            return list
-        cuda, mine = self._cupy.cuda, self._mine
-        sizes = [array.nbytes for array in arrays]
-        if sum(sizes) + 8 * len(sizes) > PINNED:
-            return lambda: [fetched(cuda, array) for array in arrays]
-        if not hasattr(mine, "held"):
-            mine.held = cuda.alloc_pinned_memory(2 * PINNED)
-            mine.bytes = np.frombuffer(mine.held, np.uint8, 2 * PINNED)
-            mine.begin = 0
-        runtime, stream = cuda.runtime, cuda.get_current_stream().ptr
-        at = mine.begin = PINNED - mine.begin  # the other buffer
-        parts = []
-        for array, size in zip(arrays, sizes, strict=True):
-            there = array.data.ptr, size, runtime.memcpyDeviceToHost, stream
-            if size:
-                runtime.memcpyAsync(mine.held.ptr + at, *there)
-            parts.append((array, mine.bytes[at : at + size]))
-            at += -(-size // 8) * 8
-        return lambda: [part.copy().view(own.dtype).reshape(own.shape) for own, part in parts]
 
     def clear(self, array: Any) -> None:
         """Sets an array to zeros."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from ctypes import addressof, c_int64
+from struct import Struct
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 # A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
+HALF = 1 << 63
 _SHARED, _LOCAL, _REGISTERS = 1, 3, 4  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and others
 
 
@@ -41,17 +45,30 @@ class Resources:
 
 class PackedArguments:
     """A kernel's arguments in one block of 64-bit words, and the address of each, as CUDA takes
-    them. They keep the arrays alive."""
+    them."""
 
-    __slots__ = ("_arrays", "_places", "_words", "address")
+    __slots__ = ("_block", "_pack", "address", "arrays")
 
-    def __init__(self, args: Sequence[Any], gaps: bool) -> None:
-        self._arrays = args
-        words = [_word(value, gaps) for value in args]
-        self._words = np.array(words or [0], dtype=np.uint64)
-        places = np.arange(len(self._words), dtype=np.uint64) * np.uint64(8)
-        self._places = places + np.uint64(self._words.ctypes.data)
-        self.address = int(self._places.ctypes.data)
+    def __init__(self, count: int) -> None:
+        self._block = (c_int64 * (2 * count))()
+        begin = addressof(self._block)
+        self.address = begin + 8 * count
+        self._block[count:] = [*range(begin, self.address, 8)]
+        self._pack = Struct(f"{count}q").pack_into
+        self.arrays: Sequence[Any] = ()  # that it keeps alive
+
+    def fill(self, args: Sequence[Any], gaps: bool) -> None:
+        self._pack(self._block, 0, *[_word(value, gaps) for value in args])
+
+
+class _OfThread(local):
+    """The arguments of a thread's present launch, by their number: CUDA copies them."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, PackedArguments] = {}
+
+
+_here = _OfThread()
 
 
 class CupyKernel:
@@ -65,6 +82,7 @@ class CupyKernel:
         self._name = name
         self._pointer = function.ptr
         self._cuda = cuda
+        self._launch, self._stream = cuda.driver.launchKernel, cuda.get_current_stream
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
 
@@ -76,21 +94,35 @@ class CupyKernel:
         ]
         return Resources(*found)
 
-    def packed(self, args: Sequence[Any], gaps: bool = False) -> PackedArguments:
-        """Arguments for any number of launches: arrays, ints (64 bits) and floats. `gaps`: whether
-        arrays may have gaps between their entries."""
-        return PackedArguments(args, gaps)
+    def packed(self, args: Sequence[Any]) -> PackedArguments:
+        """Arguments for any number of launches: arrays, ints (64 bits) and floats."""
+        found = PackedArguments(len(args))
+        found.fill(args, False)
+        found.arrays = args
+        return found
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any] | PackedArguments) -> None:
-        """Launches `blocks` blocks of `threads` threads."""
+    def launch(
+        self,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any] | PackedArguments,
+        gaps: bool = False,
+    ) -> None:
+        """Launches `blocks` blocks of `threads` threads. `gaps`: whether arrays may have gaps
+        between their entries."""
         if blocks <= 0:
             return  # CUDA would refuse it
-        packed = args if isinstance(args, PackedArguments) else self.packed(args)
-        cuda = self._cuda
+        if isinstance(args, PackedArguments):
+            packed = args
+        else:
+            count = len(args)
+            packed = _here.blocks.get(count) or _here.blocks.setdefault(
+                count, PackedArguments(count)
+            )
+            packed.fill(args, gaps)
         with explaining_failure(self._name):
-            stream = cuda.get_current_stream().ptr
-            size = blocks, 1, 1, threads, 1, 1, 0
-            cuda.driver.launchKernel(self._pointer, *size, stream, packed.address, 0)
+            stream, address = self._stream().ptr, packed.address
+            self._launch(self._pointer, blocks, 1, 1, threads, 1, 1, 0, stream, address, 0)
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
@@ -102,13 +134,16 @@ class CupyKernel:
 
 def _word(value: Any, gaps: bool) -> int:
     """An argument in 64 bits: the address of an array, a number as kernels expect it."""
+    if type(value) is int and -HALF <= value < HALF:
+        return value
     if isinstance(value, (int, np.integer)):
-        return int(value) % (1 << 64)
+        return (int(value) + HALF) % (2 * HALF) - HALF
     if isinstance(value, (float, np.floating)):
-        return int(np.float64(value).view(np.uint64))
+        return int(np.float64(value).view(np.int64))
     if not gaps and not value.flags.c_contiguous:
         raise ValueError("a kernel reads arrays from their first byte on, without gaps")
-    return int(value.data.ptr)
+    found: int = value.data.ptr
+    return found
 
 
 def bare(source: str) -> str:
@@ -132,8 +167,7 @@ def loaded(
     the driver links.
     """
     source = bare(source)
-    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source, linked)
-    name = "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
+    name = stored_name(cuda, version, capability, source, linked)
     code = cache.read(name)
     if code is None:
         code = _compiled(cuda.nvrtc, capability, source, label, linked)
@@ -141,6 +175,12 @@ def loaded(
     module = cuda.function.Module()
     module.load(code)
     return module
+
+
+def stored_name(cuda: Any, version: str, capability: str, source: str, linked: bool = False) -> str:
+    """The name under which the machine code of a source without comments is cached."""
+    parts = (version, cuda.runtime.driverGetVersion(), capability, OPTIONS, source, linked)
+    return "cuda-" + hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _compiled(nvrtc: Any, capability: str, source: str, label: str, linked: bool) -> bytes:

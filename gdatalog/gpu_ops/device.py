@@ -100,6 +100,9 @@ class Gpu:
     def loops_soon(self, printed: PrintedPlan, label: str) -> bool:
         return self.driver.compiles_ahead and self.walks.soon(printed, label)
 
+    def waits_for(self, printed: PrintedPlan, label: str) -> bool:
+        return self.driver.compiles_ahead and not self.walks.soon(printed, label)
+
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """Runs a plan depth-first."""
         return self.walks.run(run, wanted)
@@ -119,6 +122,10 @@ class Gpu:
     def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """The launch of a plan over its tries, for runs with other parameters."""
         return self.walks.prepared(run, has_run)
+
+    def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        """The rows of prepared loops."""
+        return self.walks.again(loops, scope, limits)
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
         """Runs a partitioned fixpoint."""

@@ -38,6 +38,8 @@ _KINDS = {
 }
 _REAL, _UNSIGNED = 1 << 8, 1 << 9
 _OUT, _OPERANDS, _MODES = 16, (24, 32, 40), (48, 50, 52)
+_OUT_KINDS = {dtype: kind << _OUT for dtype, kind in _KINDS.items()}
+_OPERAND_KINDS = [{dtype: kind << at for dtype, kind in _KINDS.items()} for at in _OPERANDS]
 _ONE, _NUMBER = 1, 2
 _KERNELS: Sequence[str] = (
     "apply",
@@ -56,6 +58,10 @@ _CUTS = {
     "<=": _BOUNDED | _UPPER | _AFTER,
     ">": _BOUNDED | _AFTER,
     ">=": _BOUNDED,
+}
+_FLAGS = {
+    dtype: _REAL if dtype.kind == "f" else _UNSIGNED if dtype == np.uint64 else 0
+    for dtype in _KINDS
 }
 _REAL_FUNCTIONS = ("exp", "log", "power", "fmod")  # as in real_functions.cuh
 
@@ -82,18 +88,19 @@ class Elementwise:
         size = out.size if size is None else size
         if not size:
             return
-        real = common.kind == "f"
-        what = _CODES[name] | _flags(common) | _KINDS[out.dtype] << _OUT
-        arrays, given = [out, out, out], list(numbers)
+        what = _CODES[name] | _FLAGS[common] | _OUT_KINDS[out.dtype]
+        args = [out, out, out, out, 0, *numbers, size]
         for at, value in enumerate(operands):
             if isinstance(value, Operators):
-                arrays[at] = value
-                what |= _KINDS[value.dtype] << _OPERANDS[at]
-                mode = _ONE if value.size == 1 else 0
+                args[1 + at] = value
+                what |= _OPERAND_KINDS[at][value.dtype]
+                if value.size == 1:
+                    what |= _ONE << _MODES[at]
             else:
-                given[at], mode = _bits(value, real), _NUMBER
-            what |= mode << _MODES[at]
-        self._launch("apply", size, [out, *arrays, what, *given, size])
+                args[5 + at] = _bits(value, common.kind == "f")
+                what |= _NUMBER << _MODES[at]
+        args[4] = what
+        self._launch("apply", size, args)
 
     def reduced(self, name: str, values: Array, common: np.dtype[Any]) -> Array:
         """The sum ("add"), the "minimum" or the "maximum", as an array of one 64-bit entry."""
@@ -101,7 +108,7 @@ class Elementwise:
         while True:
             blocks = min(MOST_PARTS, -(-left.size // TILE))
             found = xp.empty(blocks, dtype=common)
-            what = _CODES[name] | _flags(common) | _KINDS[left.dtype] << _OPERANDS[0]
+            what = _CODES[name] | _FLAGS[common] | _KINDS[left.dtype] << _OPERANDS[0]
             self._kernel("reduce").launch(blocks, THREADS, [found, left, what, left.size])
             if blocks == 1:
                 return found
@@ -113,7 +120,7 @@ class Elementwise:
             return
         common = np.promote_types(among.dtype, values.dtype)
         kinds = _KINDS[among.dtype] << _OPERANDS[0] | _KINDS[values.dtype] << _OPERANDS[1]
-        numbers = _flags(common) | kinds, int(after_equal), among.size, values.size
+        numbers = _FLAGS[common] | kinds, int(after_equal), among.size, values.size
         self._launch("search", values.size, [out, among, values, *numbers])
 
     def survivors(self, mask: Array, found: Array, state: Array) -> None:
@@ -173,9 +180,9 @@ class Elementwise:
             self._launch("real_function", out.size, args)
 
     def _launch(self, name: str, size: int, args: Sequence[Any]) -> None:
-        kernel = self._kernel(name)
-        blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
-        kernel.launch(blocks, THREADS, kernel.packed(args, gaps=True))
+        kernel = self._kernels.get(name) or self._kernel(name)
+        blocks = 1 if size <= TILE else min(-(-size // TILE), kernel.resident(THREADS))
+        kernel.launch(blocks, THREADS, args, True)
 
     def _kernel(self, name: str) -> CupyKernel:
         if name not in self._kernels:
@@ -194,12 +201,6 @@ class Elementwise:
 def _lists(of: Sequence[Array]) -> int:
     """The kinds of values, offsets, parents and keys."""
     return sum(_KINDS[array.dtype] << 24 + 8 * at for at, array in enumerate(of))
-
-
-def _flags(common: np.dtype[Any]) -> int:
-    if common.kind == "f":
-        return _REAL
-    return _UNSIGNED if common.kind == "u" and common.itemsize == 8 else 0
 
 
 def _bits(value: Any, real: bool) -> int:

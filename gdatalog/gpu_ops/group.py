@@ -103,6 +103,17 @@ class DeviceGroup(Gpu):
             launches.append((gpu, kept))
         return GroupLaunch(self, launches)
 
+    def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        if not any(isinstance(each, GroupLaunch) for each in loops):
+            return super().again(loops, scope, limits)
+        found = []
+        for each in loops:
+            blocks = each.blocks(scope, limits)
+            if blocks is None:
+                return None
+            found.append(blocks)
+        return found
+
     def together(
         self,
         piece: Callable[[Any, Sequence[Trie], Limits, int], Found],
@@ -230,13 +241,11 @@ class DeviceGroup(Gpu):
             gpu.walks.loops_like(self.walks, run.printed)
             with self._explaining(gpu), gpu.driver.use():
                 tries = list(map(copies.trie, run.tries))
-                if before is None:
-                    beside = {name: _given(gpu, name, array) for name, array in run.beside.items()}
-                else:
-                    beside = before.beside
-                    for name in beside:
-                        if name.startswith(BY_VALUE):
-                            gpu.driver.clear(beside[name])
+                beside: Mapping[str, Array] = {} if before is None else before.beside
+                for name, array in beside.items():
+                    if name.startswith(BY_VALUE):
+                        gpu.driver.clear(array)
+                beside = beside or {name: _given(gpu, name, a) for name, a in run.beside.items()}
             limits = apart(run.limits)
             yield gpu, replace(run, tries=tries, beside=beside, limits=limits, kept=kept)
 
@@ -295,7 +304,9 @@ class KeptRuns:
     @property
     def nbytes(self) -> int:
         """The bytes of the buffers on the GPU that has most."""
-        return max(launch.nbytes for run in self.runs.values() for launch in run.kept or ())
+        launches: Iterator[Launch] = (own for run in self.runs.values() for own in run.kept or ())
+        found: int = max(launch.nbytes for launch in launches)
+        return found
 
 
 class GroupLaunch:

@@ -9,6 +9,7 @@ is generated for the number of lists, their types and the tests, from building b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
@@ -16,6 +17,8 @@ from gdatalog.gpu_ops.intersection_sources import FusedText, totals_text
 from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
+
+STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 
 class Searches(ExpressionOperations):
@@ -72,10 +75,13 @@ class Intersections(Searches):
         args = self._looked_up(kernel, entries, others, tests, ends, kept)
         if size:
             some = bool(others or tests)
+            text = kernel.text(some)
+            if self._step_by_step(text, "intersect_lists", size):
+                return self._intersected(entries, others, tests, placed)
             state = self.state_of(size if some else 0)
             base = which if isinstance(which, int) else 0
             args += [*kept, state, len(ends), size, base]
-            self.kernels.launch(kernel.text(some), "intersect_lists", {}, size, args)
+            self.kernels.launch(text, "intersect_lists", {}, size, args)
             if some:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if isinstance(which, int) else which[kept[0]]
@@ -92,7 +98,42 @@ class Intersections(Searches):
         ends = self.xp.cumsum(entries.lengths)
         args = self._looked_up(kernel, entries, others, tests, ends, [])
         args += [counts, count, size, entries.which]
-        self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
+        text, base = kernel.counting(), entries.which
+        if size and self._step_by_step(text, "count_met", size):
+            rows = self._intersected(entries, others, tests, False)[0]
+            counts[base : base + count] += self.xp.bincount(rows - base, minlength=count)
+            return
+        self.kernels.launch(text, "count_met", {}, size, args)
+
+    def _step_by_step(self, text: str, name: str, size: int) -> bool:
+        """Whether array operations do the work of a kernel, which is compiled meanwhile, if there
+        is memory for that."""
+        if self.kernels.soon(text, name):
+            return False
+        return STEP_BYTES * size <= self.driver.free_memory() // 4
+
+    def _intersected(
+        self, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, placed: bool
+    ) -> tuple[Array, Array, list[Array]]:
+        """What `intersect_lists` gives, by an operation for each list and test."""
+        xp, which = self.xp, entries.which
+        rows, places = self.expand(entries.starts, entries.lengths, entries.size)
+        rows = rows + which if isinstance(which, int) else which[rows]
+        found = [rows.astype(xp.int32), entries.values[places]]
+        if placed:
+            found.append(places.astype(self.place_of(len(entries.values))))
+        for op, column in tests:
+            left = self.survivors(self.functions.order[op](found[1], column[found[0]]))
+            found = [each[left] for each in found]
+        for level, parents, wanted in others:
+            places = (
+                self.find(level, found[1])
+                if parents is None
+                else self.find_in(level, parents[found[0]], found[1])
+            )
+            left = self.survivors(places >= 0)
+            found = [each[left] for each in (found + [places] * wanted)]
+        return found[0], found[1], found[2:]
 
     def _looked_up(
         self,
@@ -154,8 +195,11 @@ class Intersections(Searches):
         """Like `cpu_ops.shortest`. Waits for the device."""
         size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
         if size:
-            args = [*lists, sums, size]
-            self.kernels.launch(totals_text(len(lists)), "totals", {}, size, args)
+            args, text = [*lists, sums, size], totals_text(len(lists))
+            if self._step_by_step(text, "totals", size):
+                *totals, least = self.totals(*lists, reduce(self.xp.minimum, lists))
+                return totals, least
+            self.kernels.launch(text, "totals", {}, size, args)
         *totals, least = sums.tolist()
         return totals, least
 

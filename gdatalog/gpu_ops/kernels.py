@@ -8,11 +8,13 @@ module `xp`: CuPy on a GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.overhead import spending
+from gdatalog.threads import PoolTask, begun
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -38,15 +40,39 @@ class Kernels:
         self.driver = driver
         self.arrays = getattr(driver.xp, "kernels", None) or Elementwise(driver)
         self._known: dict[tuple[str, str], CupyKernel] = {}
+        self._coming: dict[tuple[str, str], PoolTask] = {}  # that threads compile, or have tried to
+
+    def soon(self, text: str, name: str) -> bool:
+        """Whether a kernel is at hand, or is to be waited for. Otherwise another thread compiles
+        it."""
+        key, driver = (text, name), self.driver
+        if key in self._known or not driver.compiles_ahead:
+            return True
+        if key in self._coming:
+            return self._coming[key].wait(0)
+        if driver.is_stored(whole(text)):
+            return True
+
+        def compile() -> None:
+            with suppress(Exception), driver.use():  # whoever needs it raises what fails
+                self._known[key] = self._compiled(text, name)
+
+        self._coming[key] = begun(compile)
+        return False
 
     def kernel(self, text: str, name: str) -> CupyKernel:
         """The kernel of a source with its types."""
+        if (text, name) in self._coming:
+            with spending("compiling"):
+                self._coming[text, name].wait()
         kernel = self._known.get((text, name))
         if kernel is None:
             with spending("compiling"):
-                kernel = self.driver.kernels(whole(text), [name], f"the kernel {name}")[name]
-            self._known[text, name] = kernel
+                kernel = self._known[text, name] = self._compiled(text, name)
         return kernel
+
+    def _compiled(self, text: str, name: str) -> CupyKernel:
+        return self.driver.kernels(whole(text), [name], f"the kernel {name}")[name]
 
     def launch(
         self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]

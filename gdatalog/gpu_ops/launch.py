@@ -10,7 +10,8 @@ loops run. So tiles only read them, and none waits for another.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -58,7 +59,8 @@ WHOLE: Part = 0, 1
 Found = TypeVar("Found")
 # Launches, one after the other: the control words of each, and what is read after it. Whoever has
 # waited for it sends what was read; the last one gives what is found.
-Steps = Generator[tuple[Array, Any], Any, Found]
+Launched = tuple[Array, Any]
+Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
 PIECES = 16  # most pieces into which a tile cuts its task to share it
@@ -148,6 +150,8 @@ class Launch:
         """Whether it can run again over the same tries; takes the scope's constants."""
         if self.nbytes > limits.spare():
             return False
+        if not self.constants:
+            return True
         constants = self.loops.printed.expressions.arguments(scope)
         for name, now in constants.items():
             before = self.constants[name]
@@ -215,13 +219,15 @@ class Launch:
             self.lending = [xp.asarray(rooms), lent_parts, len(self.scratch.classes)]
             self.cleared.append(lent_parts)
         self.ends = xp.empty(1, dtype=xp.int64) if shared.ends is None else shared.ends
-        self.words = CONTROL_WORDS + self.slots * SLOT_WORDS
-        self._memory: Array | None = None  # that launches share
+        self._memory: Array | None = None  # control words, rows of one each, and the queue
+        self._reader: Any = None  # of the words and these rows
+        # The arguments of the last launch, and a graph of it, from its second time on.
+        self._launches: tuple[Any, Callable[[], None] | None] = None, None
         self.scratch_bytes = sum(array.nbytes for array in self.buffers.values())
         self.limits.charge("lists of tiles", self.scratch_bytes)
         self.block_rows, count = self._pool()
         self.pool = self._new_pool(count)
-        self.nbytes = self.scratch_bytes + self.pool.nbytes
+        self.nbytes = self.scratch_bytes + self.pool.nbytes + 8 * self.slots * SLOT_WORDS
         self._listed: tuple[int, _Pool, Any] | None = None  # the arguments, and for what
 
     # ---------------------------------------------------------------------------------- runs
@@ -232,23 +238,32 @@ class Launch:
         """The rows, as blocks of columns: launches until no work is left of this part of the units
         of the plan's first level. Blocks of one row a worker lie on the host; if `brief`, so do few
         rows."""
-        self.limits, pool, found, driver = limits, self.pool, _FoundBlocks(), self.shared.driver
+        self.limits = limits
         if part != self.part:
             self.part, self._listed = part, None
         self.wanted = EVERYTHING if wanted is None else wanted
-        self._take_queue()
-        self.limits.charge("lists of tiles", self.scratch_bytes)
+        limits.charge("lists of tiles", self.scratch_bytes)
+        return self._one_row_each() if self.loops.printed.single else self._many_rows(brief)
+
+    def _clear(self) -> None:
+        """Clears what a launch that ended early leaves: marks, and counts."""
+        for array in self.cleared:
+            self.shared.driver.clear(array)
+
+    def _many_rows(self, brief: bool) -> Steps[list[Block]]:
+        pool, found, driver = self.pool, _FoundBlocks(), self.shared.driver
+        if self._memory is None:
+            self._make_memory(0)
+        driver.clear(self._memory)
         while True:
             self._make_room(found, pool.nbytes)
-            for array in self.cleared:  # a launch that ended early leaves marks, or counts
-                driver.clear(array)
+            self._clear()
             status, counts, outputs = yield from self._launched(pool, brief)
             rows = self._drain(outputs, counts, self.block_rows)
             if rows is not None:
                 found.blocks.append(rows)
             if status != Reason.FULL:
-                if self.tally is not None:
-                    self.tally[:] = self.xp.asnumpy(self.given[ARRAY])
+                self._tell()
                 return found.blocks
             self.again = False
             for word in (Word.STATUS, Word.STOP, Word.POOL):
@@ -256,18 +271,62 @@ class Launch:
             del outputs
             pool = self._new_pool(self._next_count(pool, 0 if rows is None else len(rows[0])))
 
-    def _take_queue(self) -> None:
-        """Clears the control words and the queue."""
-        memory = self.shared.queue(self.words)
-        if memory is not self._memory:
-            self._memory, self._listed = memory, None
-            self._cleared = memory[: self.words]
-            self.control, self.ring = memory[:CONTROL_WORDS], memory[CONTROL_WORDS : self.words]
-        self.shared.driver.clear(self._cleared)
+    def _one_row_each(self) -> Steps[list[Block]]:
+        """The steps if each tile gives one row: there is room for all. From the second time on, one
+        launch of a graph clears, runs and copies."""
+        driver, pool, args = self.shared.driver, self.pool, self._arguments(self.pool)
+        self.limits.charge("blocks", pool.nbytes)
+        if self._reader is None:
+            self._reader = driver.reader([self._head])
+
+        def launch() -> None:
+            driver.clear(self._memory)
+            self._clear()
+            self.kernel.launch(self.grid, THREADS, args)
+            self._reader.copy()
+
+        before, go = self._launches
+        if before is not args:
+            go = launch
+        elif go is None:
+            go = driver.recorded(launch)
+        self._launches = args, None if go is launch else go
+        go()
+        (words,) = yield self.control, self._reader.begin()
+        self._status(words)
+        self._tell()
+        used, at, found = int(words[Word.POOL]), CONTROL_WORDS, []
+        for output in pool.outputs:
+            found.append(words[at:].view(output.dtype)[:used])
+            at += -(-output.nbytes // 8)
+        return [tuple(found)] if used else []
+
+    def _tell(self) -> None:
+        """Copies a profile's counts."""
+        if self.tally is not None:
+            self.tally[:] = self.xp.asnumpy(self.given[ARRAY])
+
+    def _make_memory(self, words: int) -> None:
+        """Makes the control words, so many words for rows behind them, and the queue."""
+        head = CONTROL_WORDS + words
+        self._memory = self.xp.empty(head + self.slots * SLOT_WORDS, dtype=self.xp.int64)
+        self._head, self.ring = self._memory[:head], self._memory[head:]
+        self.control = self._memory[:CONTROL_WORDS]
+        self._reader, self._launches = None, (None, None)
 
     def _new_pool(self, count: int) -> _Pool:
         xp, rows = self.xp, self.block_rows
-        outputs = [xp.empty(count * rows, dtype=DTYPES[a.type]) for a in self.loops.outputs]
+        dtypes = [np.dtype(DTYPES[a.type]) for a in self.loops.outputs]
+        if self.loops.printed.single:
+            words = [-(-count * dtype.itemsize // 8) for dtype in dtypes]
+            self._make_memory(sum(words))
+            ends = CONTROL_WORDS + np.cumsum(words)
+            outputs = [
+                self._head[end - size : end].view(dtype)[:count]
+                for end, size, dtype in zip(ends.tolist(), words, dtypes, strict=True)
+            ]
+        else:
+            outputs = [xp.empty(count * rows, dtype=dtype) for dtype in dtypes]
         counts, previous = (xp.empty(count, dtype=xp.int32) for _ in range(2))
         size = sum(output.nbytes for output in outputs)
         pool = _Pool(count, rows, outputs, counts, previous, size, ())
@@ -289,21 +348,13 @@ class Launch:
     def _launched(self, pool: _Pool, brief: bool) -> Steps[tuple[int, Array, Sequence[Array]]]:
         """Launches the kernel; returns why it ended, how many rows each block that it asked for
         has, and the blocks."""
-        driver, control, outputs = self.shared.driver, self.control, pool.outputs
-        here = self.loops.printed.single
-        reads: tuple[Array, ...] = (control, *outputs)
-        if outputs and not here:
+        driver, outputs = self.shared.driver, pool.outputs
+        if outputs:
             driver.clear(pool.counts)
-            reads = control, *(pool.few if brief else (pool.counts,))
         self.kernel.launch(self.grid, THREADS, self._arguments(pool))
-        words, *found = yield control, driver.reading(reads)
-        status, used = int(words[Word.STATUS]), min(int(words[Word.POOL]), pool.count)
-        if status in (Reason.FAILED, Reason.OVERFLOWED):
-            raise GiveUp
-        if status == Reason.OUTSIDE:
-            raise Outside
-        if here:
-            return status, np.ones(used, dtype=np.int32), found
+        reads = (pool.few if brief else (pool.counts,)) if outputs else ()
+        words, *found = yield self.control, driver.reading((self.control, *reads))
+        status, used = self._status(words), min(int(words[Word.POOL]), pool.count)
         if not outputs:
             return status, np.empty(0, dtype=np.int32), outputs
         counts, *rows = found
@@ -313,6 +364,15 @@ class Launch:
                 rows = [driver.fetched(output[: used * pool.block_rows]) for output in outputs]
                 pool.read_first(used + used // 2)  # the next run may have as many
         return status, counts[:used], rows or outputs
+
+    def _status(self, words: Array) -> int:
+        """Why a launch ended, by its control words."""
+        status = int(words[Word.STATUS])
+        if status in (Reason.FAILED, Reason.OVERFLOWED):
+            raise GiveUp
+        if status == Reason.OUTSIDE:
+            raise Outside
+        return status
 
     def _arguments(self, pool: _Pool) -> Any:
         """The kernel's arguments, in its order."""
@@ -411,8 +471,6 @@ class Launch:
         """The rows of the pool's used blocks, without gaps. `counts`: on the host."""
         if not len(counts):
             return None
-        if self.loops.printed.single:  # each used block has one row
-            return tuple(output[: len(counts)] for output in outputs)
         xp, total = self.xp, int(counts.sum())
         starts = np.arange(len(counts)) * block_rows
         if total < PLACED_HERE:
@@ -425,15 +483,48 @@ class Launch:
         return tuple(output[positions] for output in outputs)
 
 
-def finished(steps: Steps[Found], driver: CupyDriver, limits: Limits) -> Found:
-    """Waits for one launch after the other, and returns what is found."""
+def finished(
+    steps: Steps[Found], driver: CupyDriver, limits: Limits, launched: Launched | None = None
+) -> Found:
+    """Waits for one launch after the other, and returns what is found. `launched`: the first, if
+    it is under way."""
     read: Any = None
     try:
         while True:
-            control, reading = steps.send(read)
+            control, reading = launched or steps.send(read)
+            launched = None
             read = driver.wait(limits.poll, control, *STOP, reading)
     except StopIteration as end:
         found: Found = end.value
         return found
     finally:
         steps.close()
+
+
+def all_finished(
+    several: Sequence[Steps[Found]], driver: CupyDriver, limits: Limits
+) -> list[Found]:
+    """The same for several, whose first launches are queued before it waits for any of them."""
+    under_way: list[Launched] = []
+    try:
+        for steps in several:
+            under_way.append(steps.send(None))
+        return [finished(steps, driver, limits, under_way.pop(0)) for steps in several]
+    except BaseException:
+        for launched in under_way:
+            stop(launched, driver)
+        raise
+    finally:
+        for steps in several:
+            steps.close()
+
+
+def stop(launched: Launched, driver: CupyDriver) -> None:
+    """Ends a launch that is under way, and waits for its end. There is an error already."""
+    control, reading = launched
+    with suppress(BaseException):
+        driver.wait(_stopped, control, *STOP, reading)
+
+
+def _stopped() -> None:
+    raise InterruptedError

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gdatalog.gpu_ops.control_words import THREADS
+from gdatalog.gpu_ops.cupy_kernel import bare
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
@@ -64,9 +65,9 @@ GIVEN_WORDS = 2
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """The kernel of a plan. `arrays`: its array arguments, in order, after those that all kernels
-    have. `sized`: the arrays that are followed by their length. `given`: the columns of given
-    rows, of which `sizes` says the part to read."""
+    """The kernel of a plan. `source`: without comments, so that plans share it. `arrays`: its array
+    arguments, in order, after those that all kernels have. `sized`: the arrays that are followed by
+    their length. `given`: the columns of given rows, of which `sizes` says the part to read."""
 
     printed: PrintedPlan
     source: str
@@ -165,7 +166,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     ]  # fmt: skip
     return LoopKernel(
         printed,
-        whole("\n".join(lines)),
+        whole(bare("\n".join(lines))),
         tuple(arrays),
         sized,
         tuple(scratch),

@@ -42,7 +42,7 @@ class RoundLaunch(Launch):
     def __init__(self, walks: Walks, loops: RoundLoops, at: int) -> None:
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
-            known, kernel = walks.kernel(run.printed, run.label)
+            known, kernel = walks.kernel(run)
         # Where it reads arrays of indexes that grow.
         self.grown = [
             (argument.name, argument.kind, trie, argument.levels[0].depth)

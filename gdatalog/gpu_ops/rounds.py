@@ -67,6 +67,8 @@ class DeviceRounds:
         self.words = BOARD_WORDS + GROWN_WORDS * len(relations)
         self._lent: list[ref[LentRows]] = []
         self._copies = True  # whether few rows are copied for their readers
+        self._graph: Callable[[], None] | None = None  # of a round
+        self._loop: Callable[[], None] | None = None  # of all rounds
         self._changed()
 
     def add(self, loops: RoundLoops) -> None:
@@ -166,7 +168,7 @@ class DeviceRounds:
 
     @property
     def nbytes(self) -> int:
-        held = sum(launch.held for launch in self.launches)
+        held: int = sum(launch.held for launch in self.launches)
         held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
         return held + self._held
 
@@ -202,7 +204,7 @@ class DeviceRounds:
     def _take(self, number: int) -> Columns:
         found = self.relations[number].taken(self._copies)
         if not self.relations[number].capacity:
-            self._place(number)
+            self._reread(number)
         return found
 
     def settle(self, copies: bool) -> None:
@@ -234,8 +236,7 @@ class DeviceRounds:
                     ahead = None
                 if ended:
                     yield ended
-                for launch in self.running:
-                    self._finish(launch, self._wait(self.driver.reading([self.board])))
+                self._finish(self.running)
                 ended = self.end_round()
             yield ended
             if not self.left:
@@ -254,8 +255,7 @@ class DeviceRounds:
         launch = self.launches[number]
         self._make_room(1)
         self._queue(launch)
-        reads = [self.board] if launch.counters is None else [self.board, launch.counters]
-        self._finish(launch, self._wait(self.driver.reading(reads[:1])))
+        self._finish([launch])
         return None if launch.counters is None else self.xp.asnumpy(launch.counters)
 
     def end_round(self) -> Sequence[Sequence[int]]:
@@ -315,8 +315,7 @@ class DeviceRounds:
     def _changed(self) -> None:
         """Arguments of kernels have changed."""
         self._alike = 0
-        self._graph: Callable[[], None] | None = None  # of a round
-        self._loop: Callable[[], None] | None = None  # of all rounds
+        self._graph = self._loop = None
 
     def _queue(self, launch: RoundLaunch) -> None:
         """Queues the kernel of a rule, and the one that appends its rows."""
@@ -364,20 +363,24 @@ class DeviceRounds:
         self.found = [int(words[each.at + FOUND]) for each in self.launches]
         return ended
 
-    def _finish(self, launch: RoundLaunch, words: Array) -> None:
-        """Launches the kernel of a rule again as long as its pool was full. `words`: the board."""
-        status = self.statuses[self.launches.index(launch)]
-        while words[status] != Reason.DONE:
-            if words[status] == Reason.OUTSIDE:
+    def _finish(self, launches: Sequence[RoundLaunch]) -> None:
+        """Launches kernels of rules again as long as their pools were full."""
+        places = {id(each): at for each, at in zip(self.launches, self.statuses, strict=True)}
+        words = self._wait(self.driver.reading([self.board]))
+        while full := [each for each in launches if words[places[id(each)]] != Reason.DONE]:
+            reasons = {int(words[places[id(each)]]) for each in full}
+            if Reason.OUTSIDE in reasons:
                 raise Outside
-            if words[status] != Reason.FULL:
+            if reasons != {Reason.FULL}:
                 raise GiveUp
             self._read(words)
-            launch.grow()
+            for launch in full:
+                launch.grow()
             self._changed()
             self._make_room(1)
-            self.resume.launch(1, 1, [self.board, launch.at])
-            self._queue(launch)
+            for launch in full:
+                self.resume.launch(1, 1, [self.board, launch.at])
+                self._queue(launch)
             words = self._wait(self.driver.reading([self.board]))
         self._read(words)
 
@@ -456,20 +459,14 @@ class DeviceRounds:
         for trie in rows.tries:
             trie.make(capacity)
         self._place(number)
+        self._index_again(number)
 
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
-        self._changed()
-        rows, at = self.relations[number], self._word(number, ROWS)
-        for launch in self.launches:
-            if launch.follows == number:
-                launch.follow(rows.columns)
-            if launch.into == number:
-                launch.appending = None
-            launch.reread(self.relations[launch.into])
-        self._indexed = None
+        self._reread(number)
         if self.board is None:
             return
+        rows, at = self.relations[number], self._word(number, ROWS)
         read = (rows.begin, rows.end) if self.began else (0, 0)
         part = np.array([rows.count, *read], dtype=np.int64)
         self.board[at : at + LIMIT] = self.xp.asarray(part)
@@ -478,11 +475,22 @@ class DeviceRounds:
         for launch in self.launches:
             if launch.follows == number:
                 launch.given["sizes"][:2] = given
-        self._index_again(number)
+
+    def _reread(self, number: int) -> None:
+        """Takes the arrays of a relation, which are others, for arguments."""
+        self._changed()
+        rows = self.relations[number]
+        for launch in self.launches:
+            if launch.follows == number:
+                launch.follow(rows.columns)
+            if launch.into == number:
+                launch.appending = None
+            launch.reread(self.relations[launch.into])
+        self._indexed = None
 
     def _index_again(self, number: int) -> None:
         """Adds the rows of a relation to its indexes, which have been made anew."""
-        if not (self.began and self.relations[number].tries):
+        if self.board is None or not (self.began and self.relations[number].tries):
             return
         part = []
         for trie, of in self.indexes:

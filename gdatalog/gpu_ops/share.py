@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.calls import Block
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.launch import STOP, Steps
+from gdatalog.gpu_ops.launch import STOP, Launched, Steps, stop
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.plan.placement import DeviceWork
 
@@ -34,7 +34,7 @@ class Share:
         self._began = perf_counter()
         self._part = 0
         self._steps: Steps[Found] | None = None
-        self._launched: tuple[Array, Any] | None = None  # its control words, and what is read
+        self._launched: Launched | None = None
 
     @property
     def ended(self) -> bool:
@@ -72,12 +72,7 @@ class Share:
     def stop(self) -> None:
         """Ends the launch that is under way, and waits for its end."""
         if self._launched is not None:
-            control, reading = self._launched
-            with suppress(BaseException), self.driver.use():  # there is an error already
-                self.driver.wait(_stopped, control, *STOP, reading)
+            with suppress(BaseException), self.driver.use():
+                stop(self._launched, self.driver)
         if self._steps is not None:
             self._steps.close()
-
-
-def _stopped() -> None:
-    raise InterruptedError

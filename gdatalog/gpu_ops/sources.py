@@ -1,4 +1,4 @@
-"""Sources with their includes expanded."""
+"""Sources with their includes expanded, which come without comments."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from gdatalog.gpu_ops.cupy_kernel import bare
+
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 
 
 @cache
 def _file(name: str) -> str:
-    return (files("gdatalog.gpu_ops") / "kernels" / name).read_text(encoding="utf-8")
+    return bare((files("gdatalog.gpu_ops") / "kernels" / name).read_text(encoding="utf-8"))
 
 
 def whole(text: str) -> str:

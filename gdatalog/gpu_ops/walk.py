@@ -5,8 +5,8 @@ A plan that runs again over the same tries has its launch at hand: buffers, argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import Any, Protocol
 from weakref import ref
@@ -17,17 +17,19 @@ from gdatalog.gpu_ops.buffers import Buffers
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import KEPT_LISTS
-from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, finished
+from gdatalog.gpu_ops.launch import WHOLE, Launch, Part, Steps, all_finished, finished
 from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.limits import Limits
 from gdatalog.overhead import spending
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import cached_property
+from gdatalog.settings import cores
 from gdatalog.storage.row_ops import DeviceOps
+from gdatalog.threads import MOMENT
 
 MOST_KERNELS = 256
-COMPILERS = 2  # threads that compile kernels before they are needed
+COMPILERS = 8  # most threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
 # The same of fixpoints: how many; all take at most one part of so many of the free memory.
@@ -53,10 +55,8 @@ class KeptLaunch:
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
         """As of `PreparedLoops`."""
-        launch = self.taken(scope, limits)
-        if launch is None:
-            return None
-        return finished(self.steps(launch, limits, WHOLE), self._walks.driver, limits)
+        found = self._walks.again([self], scope, limits)
+        return None if found is None else found[0]
 
     def taken(self, scope: Any, limits: Limits) -> Launch | None:
         """The launch, for a run in this scope, after which it is kept again."""
@@ -115,6 +115,7 @@ class Walks:
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
+        self._launch_bytes = 0  # of their buffers
         self.fixpoints = KeptFixpoints(driver)
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
@@ -133,14 +134,20 @@ class Walks:
         """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, CupyKernel]:
+    def kernel(self, run: LoopRun) -> tuple[LoopKernel, CupyKernel]:
         """The kernel of a plan, compiled on first use."""
-        loops = self._loops_of(printed)
+        loops = self._loops_of(run.printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
-            coming = self._coming.pop(loops.source, None)
+            coming = self._coming.get(loops.source)
             with spending("compiling"):
-                kernel = self._compiled(loops, label) if coming is None else coming.result()
+                if coming is None or coming.cancel():  # no thread has begun with it
+                    kernel = self._compiled(loops, run.label)
+                else:
+                    while not wait([coming], MOMENT).done:
+                        run.limits.poll()
+                    kernel = coming.result()
+            self._coming.pop(loops.source, None)
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[loops.source] = kernel
@@ -155,9 +162,13 @@ class Walks:
         if loops.source in self._kernels:
             return True
         coming = self._coming.get(loops.source)
+        if coming is None and self.driver.is_stored(loops.source):
+            self._kernels[loops.source] = self._compiled(loops, label)
+            return True
         if coming is None:
             if self._compilers is None:
-                self._compilers = ThreadPoolExecutor(COMPILERS, "compiling")
+                threads = min(COMPILERS, cores())
+                self._compilers = ThreadPoolExecutor(threads, "compiling")
             coming = self._compilers.submit(self._compiled_there, loops, label)
             self._coming[loops.source] = coming
         return coming.done() and coming.exception() is None
@@ -181,7 +192,7 @@ class Walks:
         elements that a tile needs of scratch whose size does not depend on tries. The caller keeps
         the launch, if it wants so (`kept`)."""
         again = not rooms and not run.beside
-        launch = self._launches.pop(id(run.printed), None) if again else None
+        launch = self._taken(run.printed) if again else None
         if run.kept:
             launch = run.kept.pop()
         try:
@@ -198,7 +209,7 @@ class Walks:
 
     def _made(self, run: LoopRun, rooms: Mapping[str, int]) -> Launch:
         with run.limits.watch.work("compiling", run.label):
-            loops, kernel = self.kernel(run.printed, run.label)
+            loops, kernel = self.kernel(run)
         launch = Launch(self.buffers, loops, kernel, run, rooms)
         self.indexes.changed()  # it may have derived arrays of tries
         return launch
@@ -207,11 +218,19 @@ class Walks:
         """Keeps a launch that serves other runs, unless it is large."""
         if not launch.again or launch.nbytes > KEPT_BYTES // 4:
             return False
+        self._taken(printed)
         kept = self._launches
         kept[id(printed)] = launch
-        while len(kept) > MOST_LAUNCHES or sum(each.nbytes for each in kept.values()) > KEPT_BYTES:
-            del kept[next(iter(kept))]
+        self._launch_bytes += launch.nbytes
+        while len(kept) > MOST_LAUNCHES or self._launch_bytes > KEPT_BYTES:
+            self._launch_bytes -= kept.pop(next(iter(kept))).nbytes
         return True
+
+    def _taken(self, printed: PrintedPlan) -> Launch | None:
+        launch = self._launches.pop(id(printed), None)
+        if launch is not None:
+            self._launch_bytes -= launch.nbytes
+        return launch
 
     def prepared(self, run: LoopRun, has_run: bool) -> KeptLaunch | None:
         """The launch of a run, for other values of its parameters; None if it is not kept."""
@@ -233,12 +252,32 @@ class Walks:
         """Whether a launch is kept still; takes it, and the scope's constants, for a run."""
         if self._launches.get(id(printed)) is not launch or not launch.takes(scope, limits):
             return False
-        del self._launches[id(printed)]
+        self._taken(printed)
         return True
+
+    def again(
+        self, kept: Sequence[KeptLaunch], scope: Any, limits: Limits
+    ) -> list[list[Block]] | None:
+        """The rows of launches, which are queued together, on the host if they are few; None if
+        one is gone, or has no room."""
+        taken: list[Launch] = []
+        for each in kept:
+            launch = each.taken(scope, limits)
+            if launch is None:
+                for before, own in zip(kept, taken, strict=False):
+                    before.keep(own)
+                return None
+            taken.append(launch)
+        steps = [launch.steps(limits, None, brief=True) for launch in taken]
+        found = all_finished(steps, self.driver, limits)
+        for each, launch in zip(kept, taken, strict=True):
+            each.keep(launch)
+        return found
 
     def drop_launches(self) -> None:
         """Drops what is kept for later runs, because it holds parts of tries."""
         self._launches.clear()
+        self._launch_bytes = 0
         self.fixpoints.clear()
 
     def forget(self) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from gdatalog.cancellation import interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.compiler.compiled import Ask
 from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts.outputs import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.errors import UsageError
+from gdatalog.errors import Error, UsageError
 from gdatalog.notebook.cell import NotebookCells
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
+from gdatalog.present import html_table
 from gdatalog.progress import amount
-from gdatalog.relations import answer, limited
+from gdatalog.records import dataclass
+from gdatalog.relations import answer, catalog, limited
 from gdatalog.report import Profile
 from gdatalog.result import Result
+from gdatalog.shell.messages import aligned
+from gdatalog.shell.statements import known_size
+from gdatalog.terminal_text import visible_html, visible_lines
 
 
 def run(
@@ -102,3 +109,63 @@ def _refuse_many(program: Program) -> None:
             queries[1].span,
             hint="keep the rules in this cell, and put each query into a cell of its own",
         )
+
+
+INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """For each relation its name, columns, number of rows if known, and origin; for an invalid one,
+    the error."""
+
+    lines: tuple[tuple[str, str, str, str], ...]
+
+    def __repr__(self) -> str:
+        if not self.lines:
+            return (
+                "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
+            )
+        rows = (
+            (name if rows == INVALID else f"{name}({columns})", rows, origin)
+            for name, columns, rows, origin in self.lines
+        )
+        return aligned(rows, right=(1,))
+
+    def _repr_html_(self) -> str:
+        if not self.lines:
+            return f"<p>{visible_html(repr(self))}</p>"
+        names = ("relation", "columns", "rows", "from")
+        kinds = ("symbol", "symbol", "int", "symbol")
+        return html_table(names, kinds, self.lines, types=False)
+
+
+def list_relations(db: Database) -> Listing:
+    """All relations, with their sizes if known without evaluation."""
+    with db.call():
+        entries = catalog(db.workspace)
+        return Listing(tuple((e.name, e.columns, known_size(e), e.origin) for e in entries))
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """A context in which errors are shown without a traceback; `%tb` shows it."""
+    try:
+        yield
+    except Error as error:
+        _show_once(error, str(error))
+        raise
+    except KeyboardInterrupt as stopped:
+        _show_once(stopped, interrupt_message(stopped))
+        raise
+
+
+def _show_once(error: BaseException, text: str) -> None:
+    """Replaces the traceback of an exception, once: IPython renders it when the cell fails, and
+    again for `%tb`, which shows the full traceback."""
+
+    def render() -> list[str]:
+        del error._render_traceback_  # type: ignore[attr-defined]  # IPython asks for it
+        return visible_lines(text).splitlines()
+
+    error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython asks for it

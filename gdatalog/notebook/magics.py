@@ -14,11 +14,9 @@ from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.notebook import help
-from gdatalog.notebook.answers import run
+from gdatalog.notebook.answers import Listing, list_relations, run, short_errors
 from gdatalog.notebook.cell import NotebookCells
 from gdatalog.notebook.completion import Completer
-from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.messages import short_errors
 from gdatalog.notebook.options import MagicOptions
 from gdatalog.notebook.progress_bar import AFTER, ProgressBar, displayer
 from gdatalog.notebook.variables import data_named, database_named, parameters

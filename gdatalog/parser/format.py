@@ -10,7 +10,7 @@ import re
 
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import one_by_one
-from gdatalog.parser.precedence import BINARY, POWER, PREFIX
+from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import constant_text, is_list, quoted, shown_name
 

@@ -37,7 +37,7 @@ _KINDS: dict[TypeName, str] = {
     "timestamp": TIME,
     "bool": BOOL,
 }
-_FIRST = re.compile(rf"\s*+({_NAME})\s*+({_OPERATOR})\s*+([-\d\"@tf])")
+FIRST = re.compile(rf"\s*+({_NAME})\s*+({_OPERATOR})\s*+([-\d\"@tf])")
 _KIND: dict[str, TypeName] = {'"': "symbol", "@": "timestamp", "t": "bool", "f": "bool"}
 _TEXT_OR_TIME = rf"{TEXT}|{TIME}"  # `re` compiles it when it is first used
 
@@ -63,19 +63,18 @@ def constants(source: SourceText, at: int) -> Token | None:
     return None
 
 
-def comparisons(source: SourceText, at: int, after_comma: bool) -> Token | None:
-    """Reads many comparisons of one variable with constants from `at` on.
+def comparisons(source: SourceText, first: re.Match[str], after_comma: bool) -> Token | None:
+    """Reads many comparisons of one variable with constants, of which `first` begins the first.
 
     Comparisons by `=` must be separated by semicolons, all others by commas; anything else is left
     to the scanner.
     """
-    first = _FIRST.match(source.text, at)
-    if first is None or (first[2] == "=" and after_comma):
+    if first[2] == "=" and after_comma:
         return None
     name, op = first[1], first[2]
     between = ";" if op == "=" else ","
     kind = _KIND.get(first[3], "int")
-    run = _compared(kind, between).match(source.text, at)
+    run = _compared(kind, between).match(source.text, first.start())
     if run is None or name in NAMED or name in INFIX_WORDS:
         return None
     parts = run[1].split(between) if kind in ("int", "bool") else ()

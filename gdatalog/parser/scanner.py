@@ -18,7 +18,7 @@ from gdatalog.parser.directive_words import (
     directive_length,
 )
 from gdatalog.parser.invalid_words import column_one, wrong_token
-from gdatalog.parser.lists import comparisons, constants
+from gdatalog.parser.lists import FIRST, comparisons, constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
     Token,
@@ -184,7 +184,8 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
             if listing and listing == depth:
                 many = constants(source, end)
             else:
-                many = comparisons(source, end, kind == "COMMA")
+                first = FIRST.match(text, end)
+                many = None if first is None else comparisons(source, first, kind == "COMMA")
             if many is not None:
                 tokens.append(many)
                 operand = True

@@ -119,3 +119,19 @@ def timestamp_token(source: SourceText, start: int, end: int) -> Token:
         hint = "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11"
         return error_token(source, start, end, message, hint)
     return Token("TIMESTAMP", value, source, start, end)
+
+
+BINARY = {
+    "lor": 1,
+    "lxor": 2,
+    "land": 3,
+    "bor": 4,
+    "bxor": 5,
+    "band": 6,
+    **dict.fromkeys(("bshl", "bshr", "bshru"), 7),
+    **dict.fromkeys("+-", 8),
+    **dict.fromkeys("*/%", 9),
+    "^": 11,
+}
+PREFIX = 10  # - bnot lnot: looser than ^, tighter than *
+POWER = 11  # right-associative

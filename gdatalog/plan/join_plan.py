@@ -3,7 +3,7 @@
 A rule becomes a `RulePlan`: one `JoinPlan` for each alternative of its body, and what happens to
 their bindings (distinct rows, aggregates, head expressions). A join plan is a tree: a sequence of
 steps, in which a `Branch` contains sequences of its own that share no variable with later steps.
-Plans are plain data: frozen, comparable, printable (`format.py`), checked
+Plans are plain data: frozen, comparable, printable (`labels.py`), checked
 (`tests/plan_check.py`), and the same for each device.
 
 Rows flow from step to step. A step filters them (`Seek`, `Filter`, `Guard`, a branch), extends them

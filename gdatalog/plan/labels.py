@@ -1,16 +1,37 @@
-"""What the parts of a plan are called.
+"""Plans as text: what their parts are called, and a line for each step.
 
 The wording of steps is defined here only; `report` draws trees with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gdatalog.plan import join_plan as p
-from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.nest import Paths
-from gdatalog.values import is_list, shown_name
+from gdatalog.values import constant_text, is_list, shown_name
+
+_INFIX = frozenset(
+    {"+", "-", "*", "/", "%", "^", "=", "!=", "<", "<=", ">", ">="}
+    | {"band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
+)
+
+
+def format_expr(expr: p.Expr, inside: bool = False) -> str:
+    match expr:
+        case p.Slot():
+            return expr.name
+        case p.Parameter():
+            return f"${expr.name}"
+        case p.Constant():
+            return constant_text(expr.type, expr.value)
+        case _:
+            if expr.function in _INFIX and len(expr.args) == 2:
+                left, right = (format_expr(arg, True) for arg in expr.args)
+                text = f"{left} {expr.function} {right}"
+                return f"({text})" if inside else text
+            args = ", ".join(map(format_expr, expr.args))
+            return f"{expr.function}({args})"
 
 
 def alternative_label(number: int, count: int) -> str:
@@ -163,3 +184,34 @@ def step_remarks(step: p.Step) -> tuple[str, ...]:
 
 def _gathered(gather: p.Gather | p.Reduction) -> str:
     return f"{gather.kind}({', '.join(map(format_expr, gather.targets))})"
+
+
+Remark = Callable[[p.Step], str]
+
+
+def format_join(join: p.JoinPlan, remark: Remark = lambda step: "") -> list[str]:
+    """One line for each step; `remark` can add an estimate or a measurement to each."""
+    lines = []
+    if join.given is not None:
+        lines.append(given_label(join.given))
+    lines += _lines(join.steps, Paths.of(join), len(lines), remark)
+    if join.orbit > 1:
+        lines.append(orbit_label(join.orbit))
+    return lines
+
+
+def _lines(steps: Sequence[p.Step], paths: Paths, indent: int, remark: Remark) -> Iterator[str]:
+    for step in steps:
+        pad = "  " * indent
+        text = ", ".join((step_label(paths, step), *step_remarks(step)))
+        note = remark(step)
+        yield pad + text + (f"   -- {note}" if note else "")
+        if isinstance(step, (p.Join, p.Generate)):
+            indent += 1
+        if isinstance(step, p.Branch):
+            for number, inner in enumerate(step.alternatives):
+                if number or step.terms:
+                    yield pad + (f"#{number + 1}" if step.terms else "or")
+                yield from _lines(inner, paths, indent + 1, remark)
+        if isinstance(step, p.Tally):
+            yield from _lines(step.steps, paths, indent + 1, remark)

@@ -15,17 +15,15 @@ from math import inf
 from gdatalog.plan import join_plan as p
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
-from gdatalog.planner.body_text import body_text
+from gdatalog.planner.atoms import AtomState, all_cuts, open_atom, within_atom
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.conjunction import ConjunctionDraft
+from gdatalog.planner.items import body_text
 from gdatalog.planner.list_reuse import reuse_lists
-from gdatalog.planner.order.atoms import AtomState
-from gdatalog.planner.order.opening import all_cuts, kind_of, open_atom, within_atom
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.plan_inputs import PlanInputs
-from gdatalog.planner.order.search_space import RESTORED
-from gdatalog.planner.order.states import Order
+from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import replace
 from gdatalog.values import TypeName
@@ -290,7 +288,7 @@ class ConjunctionBuilder:
 
     def _begun(self) -> bool:
         """Whether a step binds a variable, other than aggregates and restored values."""
-        return any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
+        return not {p.Join, p.Assign, p.Generate}.isdisjoint(map(type, self.steps))
 
     def _ready(self, item: n.Item) -> bool:
         """Adds the step of an item if its variables are bound and it cannot fail."""
@@ -381,7 +379,7 @@ class ConjunctionBuilder:
         for item, _ in cuts:
             if item is not None:
                 self.rest.remove(item)
-        kind = kind_of(name, [atoms[0].item])
+        kind = atoms[0].item.args[atoms[0].columns[name]].type
         implied = []
         for place, atom in enumerate(atoms):
             for at, (_, (op, bound)) in enumerate(cuts):

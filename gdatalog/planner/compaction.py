@@ -27,7 +27,8 @@ def compact_rows(
     for step in steps:
         if isinstance(step, p.Join) and step.reuse is not None:
             return tuple(steps)  # a list to be reused must not change
-    lasts = _lasts(steps)
+    bindings = list(map(binds, steps))
+    lasts = _lasts(steps, bindings)
     bound: list[str] = list(given)
     dead: set[str] = set()
     ended: list[str] = []  # bound variables without a later use
@@ -51,29 +52,29 @@ def compact_rows(
                 lasting = all(tries[trie].relation not in recursive for trie in _used(rest))
                 done.append(p.Compact(keep, lasting))
         done.append(step)
-        for name in binds(step):
+        for name in bindings[at]:
             bound.append(name)
             ends.setdefault(max(at, lasts.get(name, -1)), []).append(name)
         if isinstance(step, p.Assign) or (
             isinstance(step, p.Branch) and step.reduction is not None and not step.reduction.exports
         ):
-            computed[binds(step)[0]] = reads(step)
+            computed[bindings[at][0]] = reads(step)
     return tuple(done)
 
 
-def _lasts(steps: Sequence[p.Step]) -> dict[str, int]:
+def _lasts(steps: Sequence[p.Step], bindings: Sequence[Sequence[str]]) -> dict[str, int]:
     """The last step that needs each variable: it reads the variable, or descends in a trie from the
     variable's position."""
     walks: dict[int, int] = {}
     found: dict[str, int] = {}
-    for at, step in enumerate(steps):
-        for part in participants(step):
+    parts_of = list(map(participants, steps))
+    for at, (step, parts) in enumerate(zip(steps, parts_of, strict=True)):
+        for part in parts:
             walks[part.trie] = at
         for name in reads(step):
             found[name] = at
-    for step in steps:
-        parts = participants(step)
-        for name in (binds(step) or reads(step)) if parts else ():
+    for step, parts, bound in zip(steps, parts_of, bindings, strict=True):
+        for name in (bound or reads(step)) if parts else ():
             for part in parts:
                 found[name] = max(found.get(name, -1), walks[part.trie])
     return found

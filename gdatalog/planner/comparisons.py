@@ -186,7 +186,7 @@ def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool
 def shares_two(atom: AtomItem, uses: Mapping[str, int]) -> bool:
     """Whether two variables of an atom are used elsewhere, too; otherwise its rows are not looked
     at for how they compare."""
-    return sum(uses[name] > 1 for name in atom.variables) > 1
+    return len([name for name in atom.variables if uses[name] > 1]) > 1
 
 
 def rising(

@@ -12,10 +12,9 @@ from math import inf
 from sys import getrecursionlimit
 
 from gdatalog.errors import Error
+from gdatalog.planner.atoms import AtomState, computed_late
 from gdatalog.planner.check.walk import connected
 from gdatalog.planner.items import AtomItem, Item, TestItem
-from gdatalog.planner.order.atoms import AtomState
-from gdatalog.planner.order.opening import computed_late
 from gdatalog.planner.order.pattern import bits, parts_of
 
 # The most calls that a nested branch takes in any pass over a plan, and the calls reserved for

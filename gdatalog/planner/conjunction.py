@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.planner import items as n
-from gdatalog.planner.body_text import body_text
+from gdatalog.planner.aggregate_items import renamed
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.degree_order import in_degree_order
+from gdatalog.planner.order.edges import ends, operator
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.records import dataclass
 
 Names = frozenset[str]
@@ -32,7 +32,7 @@ class ConjunctionDraft:
     restores: bool
 
     def lines(self) -> tuple[str, ...]:
-        return (body_text(self.items),)
+        return (n.body_text(self.items),)
 
     def rewritten(self, notes: PassNotes | None = None) -> Sequence[n.Item]:
         for each in PASSES:
@@ -66,3 +66,43 @@ def drop_implied(draft: ConjunctionDraft) -> None:
 
 
 PASSES = (look_for_witnesses, drop_looser, order_by_degree, drop_implied)
+
+
+MANY = 3  # variables; with two, an early test saves nothing
+
+
+def with_lone_witnesses(items: Sequence[n.Item], outer: Names) -> Sequence[n.Item]:
+    """The items, and an implied existence test for each variable that only `!=` connects.
+
+    A body may need only a witness. Suppose that some of its variables occur in one atom each, and
+    that only `x != y` tests connect them. If the list of one contains only values that it must
+    differ from, the loops over the others fail for each of their combinations. So each variable is
+    tested alone, as soon as its list and the values it must differ from are known.
+    """
+    last = {name for name in n.variables_of(items) - outer if _is_last(name, items)}
+    tests = [item for item in items if operator(item) == "!="]
+    coupled = {name for test in tests if set(ends(test)) <= last for name in ends(test)}
+    if len(coupled) < MANY:
+        return items
+    return (*items, *(_alone(name, items, last) for name in sorted(coupled)))
+
+
+def _is_last(name: str, items: Sequence[n.Item]) -> bool:
+    """Whether a variable occurs in one atom, together with others, and otherwise only in `!=`
+    tests."""
+    own = [item for item in items if name in item.variables]
+    atoms = [item for item in own if isinstance(item, n.AtomItem)]
+    return (
+        len(atoms) == 1
+        and len(atoms[0].variables) > 1
+        and all(operator(item) == "!=" for item in own if item is not atoms[0])
+    )
+
+
+def _alone(name: str, items: Sequence[n.Item], last: set[str]) -> n.Item:
+    """The test that a variable has a value, whatever values the other last variables have."""
+    own = [item for item in items if name in item.variables]
+    held = [item for item in own if item.variables.isdisjoint(last - {name})]
+    part = tuple([renamed(item, {name: f"{name}~"}) for item in held])
+    reads = n.variables_of(held) - {name}
+    return n.NotItem(((n.NotItem((part,), reads),),), reads)

@@ -9,13 +9,15 @@ normal form.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import inf
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.plan import join_plan as p
+from gdatalog.plan.labels import format_expr, given_label
 from gdatalog.records import dataclass, field
+from gdatalog.values import is_list, shown_name
 
 Term = p.Slot | p.Constant | p.Parameter
 
@@ -25,7 +27,7 @@ class AtomItem:
     """An atom. `ranked`: it reads ranks by degree in place of values, with both directions of a
     symmetric relation. `once`: rows that are equal in the columns that the body uses count once.
     `counted`: it reads a table of counts by pairs, whose rows have weights; reads of one
-    pair have different numbers."""
+    pair have different numbers. `edge`: the variables, if these are two, in two columns."""
 
     relation: str
     args: tuple[Term, ...]
@@ -35,6 +37,7 @@ class AtomItem:
     once: bool = False
     counted: int = 0
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
+    edge: tuple[str, str] | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -59,6 +62,8 @@ class AtomItem:
         put(self, "once", once)
         put(self, "counted", counted)
         put(self, "variables", frozenset(names))
+        two = len(args) == 2 and len(self.variables) == 2
+        put(self, "edge", (names[0], names[1]) if two else None)
 
     def __hash__(self) -> int:  # a set of names keeps its hash
         return hash((self.relation, self.version, self.variables))
@@ -129,6 +134,9 @@ class TestItem:
     def __init__(self, test: p.Expr) -> None:
         object.__setattr__(self, "test", test)
         object.__setattr__(self, "variables", p.slots(test))
+
+    def __hash__(self) -> int:  # as above
+        return hash(self.variables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +316,52 @@ def either(tests: Iterable[p.Expr]) -> p.Expr:
 
 def every(tests: Iterable[p.Expr]) -> p.Expr:
     return reduce(lambda one, other: p.Apply("land", (one, other), "bool"), tests)
+
+
+def body_text(items: Sequence[Item], given: p.GivenRows | None = None) -> str:
+    """A conjunction; `given`: the rows that it runs for.
+
+    >>> x, y = p.Slot("x", "int"), p.Slot("y", "int")
+    >>> test = TestItem(p.Apply("<", (x, y), "bool"))
+    >>> body_text([AtomItem("E", (x, y)), test, NotItem(((AtomItem("F", (y,)),),), {"y"})])
+    'E(x, y), x < y, !(F(y))'
+    """
+    texts = [item_text(item) for item in items]
+    if given is not None:
+        texts.insert(0, given_label(given))
+    return ", ".join(texts) or "true"
+
+
+def item_text(item: Item) -> str:
+    """One item, as it would be written in a rule."""
+    match item:
+        case AtomItem():
+            args = ", ".join(map(format_expr, item.args))
+            if is_list(item.relation):
+                return f"{args} in {shown_name(item.relation)}"
+            version = "" if item.version == "full" else f"{item.version} "
+            return f"{version}{'ranked ' if item.ranked else ''}{shown_name(item.relation)}({args})"
+        case Equation():
+            return f"{format_expr(item.left)} = {format_expr(item.right)}"
+        case TestItem():
+            return format_expr(item.test)
+        case GenerateItem():
+            if item.span is not None:
+                start, stop, step = map(format_expr, item.span)
+                return f"{item.slot.name} = range({start}, {stop}, {step})"
+            return f"{item.slot.name} in {{{', '.join(map(format_expr, item.values))}}}"
+        case NotItem():
+            return f"!({_either(item.alternatives)})"
+        case EitherItem():
+            return f"({_either(item.alternatives)})"
+        case AggregateItem():
+            of = ", ".join(map(format_expr, item.targets))
+            asked = f"{item.kind} {of}".rstrip()
+            return f"{item.slot.name} = {asked} : {{{_either(item.alternatives)}}}"
+        case RestoreItem():
+            names = ", ".join([value.name for value in item.values])
+            return f"{names} = the vertices of {', '.join(item.ranks)}"
+
+
+def _either(alternatives: Iterable[Sequence[Item]]) -> str:
+    return " ; ".join(map(body_text, alternatives))

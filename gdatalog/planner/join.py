@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan.format import format_join
 from gdatalog.plan.join_plan import Expr, GivenRows, JoinPlan, Restore, Slot, Version
+from gdatalog.plan.labels import format_join
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.compaction import compact_rows
@@ -87,7 +87,8 @@ def drop_dead_variables(draft: JoinDraft) -> None:
     if not draft.bag and draft.join is not None:
         steps, tries = draft.join.steps, draft.join.tries
         found = compact_rows(steps, tries, draft.live, draft.recursive, draft.names)
-        draft.join = replace(draft.join, steps=found)
+        if found != steps:
+            draft.join = replace(draft.join, steps=found)
 
 
 def scan_columns(draft: JoinDraft) -> None:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gdatalog.plan import join_plan as p
+from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
-from gdatalog.planner.order.atoms import AtomState
 from gdatalog.records import replace
 
 
@@ -25,20 +25,21 @@ def reuse_lists(
     if sum([len(join.participants) > 1 for join in joins]) < 2:
         return tuple(steps)
     # For each level its lists, by number: equal lists have one number.
+    tries: dict[p.TrieRef, int] = {}
+    same = [tries.setdefault(atom.trie(), len(tries)) for atom in atoms]
     numbers: dict[object, int] = {None: -1}
     lists: dict[str, list[int]] = {}
     for join in joins:
         own = lists[join.variable] = []
         for place in range(len(join.participants)):
-            own.append(numbers.setdefault(_list(join, place, atoms), len(numbers)))
+            own.append(numbers.setdefault(_list(join, place, atoms, same), len(numbers)))
     made_of: dict[str, list[int]] = {}  # of the levels that are reused: the parts of their lists
     reads: dict[str, tuple[p.Join, list[int]]] = {}
     holding: dict[int, list[int]] = {}  # for each list, the earlier levels that it is part of
     for at, join in enumerate(joins):
         best: tuple[p.Join, list[int]] | None = None
-        shares = Counter(
-            number for part in set(lists[join.variable]) for number in holding.get(part, ())
-        )
+        parts_here = set(lists[join.variable])
+        shares = Counter([number for part in parts_here for number in holding.get(part, ())])
         for earlier in (joins[number] for number in sorted(shares) if shares[number] > 1):
             shared = (
                 part
@@ -102,13 +103,14 @@ def _made(step: p.Join, mine: list[int], parts: list[int] | None) -> list[p.Step
     return [level, p.Seek(p.Slot(step.variable, step.type), others)]
 
 
-def _list(step: p.Join, place: int, atoms: Sequence[AtomState]) -> object:
-    """What identifies a participant's list; None if the trie continues below it."""
+def _list(step: p.Join, place: int, atoms: Sequence[AtomState], same: Sequence[int]) -> object:
+    """What identifies a participant's list; None if the trie continues below it. `same`: a number
+    for each atom, equal for those with one trie."""
     part = step.participants[place]
     atom = atoms[part.trie]
     if part.depth + 1 != len(atom.order) or atom.weighted:
         return None
-    return atom.trie(), atom.prefix()
+    return same[part.trie], atom.prefix()
 
 
 def _implied(cut: p.Comparison, step: p.Join, comparisons: Comparisons) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
+from gdatalog.planner.check.walk import alternatives_of
 
 Column = tuple[str, int]  # of a relation
 Flow = tuple[Column, bool]  # from a column; whether it computes
@@ -127,10 +127,9 @@ def _is(side: s.Expr, name: str) -> bool:
     return isinstance(side, s.Var) and side.name == name
 
 
-def _outer(*sides: s.Expr) -> set[str]:
+def _outer(*sides: s.Expr) -> frozenset[str]:
     """The variables of expressions that aggregates do not bind themselves."""
-    found = {name for side in sides for name in w.variables(side)}
-    return found.difference(*(part.locals for part in w.all_of(s.Aggregate, *sides)))
+    return w.names_in(sides).difference(*(part.locals for part in w.all_of(s.Aggregate, *sides)))
 
 
 def _flows(

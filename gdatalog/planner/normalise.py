@@ -12,10 +12,9 @@ from typing import Literal
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
-from gdatalog.planner.failing import may_fail
+from gdatalog.planner.check.walk import alternatives_of
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -41,10 +40,10 @@ _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 class Normaliser:
     """The normalisation of one rule: the types of its variables, and fresh variables."""
 
-    types: Mapping[str, TypeName]
+    types: dict[str, TypeName]  # of the rule's variables, and of fresh ones
     param_types: Mapping[str, TypeName]
     occurrences: Mapping[str, int]  # how often each variable occurs in the rule
-    fresh: dict[str, TypeName] = field(default_factory=dict)
+    fresh: int = 0
     gathers: list[Gather] = field(default_factory=list)  # aggregates of the head
     negative: bool = False  # below an odd number of negations
 
@@ -164,7 +163,7 @@ class Normaliser:
     def head(self, arg: s.Expr, found: list[Item]) -> Term:
         """An argument of a head or an atom: an expression becomes a variable of the body."""
         if type(arg) is s.Var:
-            return Slot(arg.name, self.types.get(arg.name) or self.fresh[arg.name])
+            return Slot(arg.name, self.types[arg.name])
         side = self._side(arg, found)
         if isinstance(side, Apply):
             slot = self._new(side.type)
@@ -175,7 +174,7 @@ class Normaliser:
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
         """An expression that cannot fail: one that can is replaced by a fresh variable."""
         if type(expr) is s.Var:
-            return Slot(expr.name, self.type_of(expr.name))
+            return Slot(expr.name, self.types[expr.name])
         return self._safe(self.expression(expr, found), found)
 
     def _safe(self, converted: Expr, found: list[Item]) -> Expr:
@@ -189,7 +188,7 @@ class Normaliser:
         """An expression with types; aggregates become variables."""
         match expr:
             case s.Var():
-                return Slot(expr.name, self.type_of(expr.name))
+                return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
             case s.Param():
@@ -252,7 +251,7 @@ class Normaliser:
             bindings.append(tuple(sorted(names)))
         self.negative = outside
         slot = self._new(aggregate_type(expr.kind, targets))
-        exports = tuple([Slot(name, self.type_of(name)) for name in expr.exports])
+        exports = tuple([Slot(name, self.types[name]) for name in expr.exports])
         reads = self._shared(expr) - frozenset(expr.exports)
         inside = tuple(alternatives), tuple(bindings)
         found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
@@ -284,12 +283,10 @@ class Normaliser:
             found.append(either)
         return w.conjunction(rest, body.span), found
 
-    def type_of(self, name: str) -> TypeName:
-        return self.types[name] if name in self.types else self.fresh[name]
-
     def _new(self, kind: TypeName) -> Slot:
-        name = f"~{len(self.fresh) + 1}"
-        self.fresh[name] = kind
+        self.fresh += 1
+        name = f"~{self.fresh}"
+        self.types[name] = kind
         return Slot(name, kind)
 
 
@@ -325,3 +322,34 @@ def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
     if kind in ("count", "count_distinct"):
         return "int"
     return "float" if kind == "mean" else targets[0].type
+
+
+_ON_FLOATS_SAFE = frozenset({"abs", "min", "max", "floor", "ceil", "ord", "to_string", "exp"})
+
+
+def may_fail(expr: Expr) -> bool:
+    if not isinstance(expr, Apply):
+        return False
+    if any(map(may_fail, expr.args)):
+        return True
+    for signature in FUNCTIONS.get(expr.function, ()):
+        if signature.accepts(len(expr.args)):
+            if expr.args[0].type == "float":
+                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
+            return signature.may_fail and _fails_on(expr)
+    return False
+
+
+def _fails_on(expr: Apply) -> bool:
+    """Whether a function that can fail may fail on these arguments."""
+    kind = expr.args[0].type
+    if expr.function in ("to_int", "to_number", "to_float"):
+        return kind == "symbol"
+    known = expr.args[-1].value if isinstance(expr.args[-1], Constant) else None
+    if expr.function == "%":
+        return known in (None, 0)
+    if expr.function == "/":
+        return known in (None, 0, -1)  # the least int divided by -1 is outside 64 bits
+    if expr.function == "^":
+        return known not in (0, 1)
+    return True

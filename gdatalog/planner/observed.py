@@ -224,7 +224,10 @@ class ObservedStatistics:
         for what in (*_PROPERTIES, "graph"):
             vars(self).pop(what, None)
 
-    def _ask(self, question: Question) -> Any:
+    def _ask(self, *question: Any) -> Any:
+        answer = self._known.get(question)
+        if answer is not None:
+            return answer
         what, *args = question
         answer = self._earlier.get(question)
         if answer is None:
@@ -250,33 +253,23 @@ class ObservedStatistics:
         return answer
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        question = "size", tests, ranked
-        found = self._known.get(question)
-        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
+        return self._ask("size", tests, ranked)  # type: ignore[no-any-return]
 
     def distinct(self, columns: frozenset[int]) -> int:
-        question = "distinct", columns
-        found = self._known.get(question)
-        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
+        return self._ask("distinct", columns)  # type: ignore[no-any-return]
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> Degrees:
-        question = "degrees", column, tests, ranked
-        found = self._known.get(question)
-        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
+        return self._ask("degrees", column, tests, ranked)  # type: ignore[no-any-return]
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        question = "sorting", column, tests, ranked
-        found = self._known.get(question)
-        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
+        return self._ask("sorting", column, tests, ranked)  # type: ignore[no-any-return]
 
     def within(
         self, column: int, bounds: Sequence[Bound], ranked: bool = False
     ) -> tuple[float, float]:
-        question = "within", column, tuple(bounds), ranked
-        found = self._known.get(question)
-        return self._ask(question) if found is None else found  # type: ignore[no-any-return]
+        return self._ask("within", column, tuple(bounds), ranked)  # type: ignore[no-any-return]
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False

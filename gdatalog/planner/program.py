@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from gdatalog.planner.check import Checked
-from gdatalog.planner.check.rule_text import rule_texts
+from gdatalog.planner.check.checked import rule_texts
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.rewrite import folding
-from gdatalog.records import dataclass
+from gdatalog.planner.rewrite.folding import fold_constants
 
-
-@dataclass(slots=True, eq=False)
-class CheckedDraft:
-    """A checked program that is being rewritten."""
-
-    checked: Checked
-
-    def lines(self) -> tuple[str, ...]:
-        return rule_texts(self.checked.strata)
+PASSES = (fold_constants,)
 
 
 def rewritten(checked: Checked, notes: PassNotes | None = None) -> Checked:
     """The program after all passes."""
-    draft = CheckedDraft(checked)
     for each in PASSES:
-        each(draft)
+        checked = each(checked)
         if notes is not None:
-            notes.note(each, draft.lines())
-    return draft.checked
-
-
-def fold_constants(draft: CheckedDraft) -> None:
-    """Constant expressions are replaced by their values."""
-    draft.checked = folding.folded(draft.checked)
-
-
-PASSES = (fold_constants,)
+            notes.note(each, rule_texts(checked.strata))
+    return checked

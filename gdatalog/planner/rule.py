@@ -7,14 +7,13 @@ from typing import TypedDict, Unpack
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan.expression_text import format_expr
 from gdatalog.plan.join_plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
-from gdatalog.plan.labels import ending_labels, orbit_label, term_label
+from gdatalog.plan.labels import ending_labels, format_expr, orbit_label, term_label
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
-from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import all_of, contains_head_aggregate, count_variables, variables
+from gdatalog.planner.check.walk import all_of, contains_head_aggregate, variables
+from gdatalog.planner.items import body_text
 from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order.plan_inputs import PlanInputs
@@ -53,8 +52,7 @@ def plan_rule(
     **options: Unpack[RuleOptions],
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum."""
-    uses = count_variables((*rule.head.args, rule.body))
-    normal = Normaliser(rule.types, param_types, uses)
+    normal = Normaliser(dict(rule.types), param_types, rule.uses)
     draft = RuleDraft(rule, param_types, inputs, recursive, normal, **options)
     for each in PASSES:
         each(draft)
@@ -137,7 +135,7 @@ class RuleDraft:
         """The variables of the head that group its aggregates."""
         gathered = {gather.variable for gather in self.gathers}
         names = sorted(n.variables_of_exprs(self.head) - gathered)
-        return tuple([Slot(name, self.normal.type_of(name)) for name in names])
+        return tuple([Slot(name, self.normal.types[name]) for name in names])
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -178,8 +176,10 @@ def normalise(draft: RuleDraft) -> None:
     items: list[n.Item] = []
     computed = _computed_per_group(rule)
     draft.head = tuple(
-        normal.expression(arg, items) if arg in computed else normal.head(arg, items)
-        for arg in rule.head.args
+        [
+            normal.expression(arg, items) if arg in computed else normal.head(arg, items)
+            for arg in rule.head.args
+        ]
     )
     draft.gathers = tuple(normal.gathers)
     draft.alternatives = [(*alternative, *items) for alternative in alternatives]
@@ -261,7 +261,7 @@ def plan_joins(draft: RuleDraft) -> None:
             outputs, reads = draft.head, n.variables_of_exprs(draft.head)
         elif len(group.variants) > 1:
             names = _own(*group.variants[0]).union(draft.live)
-            slots = tuple([Slot(name, draft.normal.type_of(name)) for name in sorted(names)])
+            slots = tuple([Slot(name, draft.normal.types[name]) for name in sorted(names)])
             group.outputs = outputs = slots
             reads = names
         else:

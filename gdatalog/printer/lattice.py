@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import Steps, all_steps, merged
 from gdatalog.plan.join_plan import Expr, Generate, Join, JoinPlan, Slot
-from gdatalog.plan.merged import Steps, merged
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.lookups import seek

@@ -297,7 +297,8 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
 
 
 def meeting(nest: NestPrinter, few: bool = False) -> str:
-    """The function that intersects two lists; `few`: in a loop with too few turns for marks."""
-    if nest.intersect in ("leapfrog", "merge"):
+    """The function that intersects two lists; `few`: in a loop with too few turns for marks. The
+    lanes of a tile share one that finds the best way by itself."""
+    if nest.intersect in ("leapfrog", "merge") and not nest.tile:
         return nest.intersect
     return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile

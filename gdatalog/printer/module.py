@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gdatalog.plan import join_plan as plan
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.format import format_join
+from gdatalog.plan.labels import format_join
 from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.branches import print_branch
 from gdatalog.printer.cached_intersections import find_kept

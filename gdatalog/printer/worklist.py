@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import Steps, all_steps, merged
 from gdatalog.plan.join_plan import Expr, JoinPlan
-from gdatalog.plan.merged import Steps, merged
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import PrintedPlan, StepPrinter, finished
 from gdatalog.printer.nest import Leaf, Point

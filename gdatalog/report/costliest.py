@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gdatalog.engine.metrics import Metrics, Way
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.records import replace
 from gdatalog.report.folded import COSTLIEST, rule_number
 from gdatalog.report.hints import KnownIndexes, hint_of, reads

@@ -1,26 +1,27 @@
 """A hint for an expensive rule, where its counters suggest one.
 
 Each hint starts with the counter behind it. Time outside the joins is checked first: a rule that
-mostly waited for compilation is not slow.
+mostly waited for compilation is not slow. Rules that join the same atoms, whatever their variables
+are called, are told of each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gdatalog.engine.choose import unprintable
 from gdatalog.engine.metrics import Index
-from gdatalog.parser.syntax import Atom
+from gdatalog.parser import format_node
+from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan.join_plan import Compact, Join, TrieRef
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import conjuncts, variables
+from gdatalog.planner.check.walk import conjuncts, rebuild, variables, walk
 from gdatalog.planner.check.wording import either, own_name
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.report.indexes import index_label
 from gdatalog.report.numbers import took
 from gdatalog.report.rules import RuleRan
-from gdatalog.report.shared_joins import shared_join
 
 WORTH_A_HINT = 0.5  # of a rule's time
 PART = 0.3
@@ -56,7 +57,7 @@ def hint_of(
 
 
 def _compiling(ran: RuleRan) -> str | None:
-    spent = sum(run.compiling for run in ran.runs)
+    spent = sum(run.costs.compiling for run in ran.runs)
     if spent < WORTH_A_HINT * ran.seconds or not spent:
         return None
     return (
@@ -66,7 +67,8 @@ def _compiling(ran: RuleRan) -> str | None:
 
 
 def _moving(ran: RuleRan) -> str | None:
-    spent, moved = sum(run.moving for run in ran.runs), sum(run.moved for run in ran.runs)
+    spent = sum(run.costs.moving for run in ran.runs)
+    moved = sum(run.costs.moved for run in ran.runs)
     if not moved or spent < WORTH_A_HINT * ran.seconds:
         return None
     return f"copying {format_bytes(moved)} to and from the device took {took(spent)} of it"
@@ -175,3 +177,53 @@ def _uncompiled(ran: RuleRan) -> str | None:
                     "own, could be"
                 )
     return None
+
+
+def shared_join(rule: CheckedRule, other: CheckedRule) -> int:
+    """Counts the atoms that two rules join in the same way, if one body is a part of the other;
+    otherwise returns 0."""
+    if rule.body is None or other.body is None:
+        return 0
+    few, more = sorted((list(conjuncts(rule.body)), list(conjuncts(other.body))), key=len)
+    atoms = sum(isinstance(item, Atom) for item in few)
+    return atoms if atoms and _stands_in(few, more) else 0
+
+
+def _stands_in(part: Sequence[Literal], whole: Sequence[Literal]) -> bool:
+    """Whether a conjunction contains another one, up to names of variables."""
+    shapes = [_shape(item) for item in whole]
+    wanted = [(_shape(item), _names(item)) for item in part]
+    offered = [(shape, _names(item)) for shape, item in zip(shapes, whole, strict=True)]
+    if not {shape for shape, _ in wanted} <= set(shapes):
+        return False
+
+    def search(at: int, taken: frozenset[int], named: dict[str, str]) -> bool:
+        if at == len(wanted):
+            return True
+        shape, names = wanted[at]
+        for number, (other, others) in enumerate(offered):
+            if number in taken or other != shape:
+                continue
+            both = dict(named)
+            same = all(both.setdefault(a, b) == b for a, b in zip(names, others, strict=True))
+            apart = len(set(both.values())) == len(both)
+            if same and apart and search(at + 1, taken | {number}, both):
+                return True
+        return False
+
+    return search(0, frozenset(), {})
+
+
+def _names(item: Literal) -> list[str]:
+    return [node.name for node in walk(item) if isinstance(node, Var)]
+
+
+def _shape(item: Literal) -> str:
+    """A literal with all variables replaced by one."""
+    return format_node(_blank(item))
+
+
+def _blank(node: Literal) -> Literal:
+    if isinstance(node, Var):
+        return replace(node, name="v")
+    return rebuild(node, _blank)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.check.rule_text import rule_text, rule_texts
+from gdatalog.planner.check.checked import rule_text, rule_texts
 from gdatalog.planner.passes import PassNotes, PassRecord, PassTrace
 from gdatalog.planner.placement import place_strata
 from gdatalog.planner.rewrite.magic_sets import magic_program

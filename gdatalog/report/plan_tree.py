@@ -23,7 +23,7 @@ from gdatalog.parser import format_node
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.planner.passes import PassRecord
 from gdatalog.records import cached_property, dataclass, replace
 from gdatalog.report.folded import WORK

@@ -10,7 +10,7 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.overhead import Costs
 from gdatalog.plan.join_plan import RulePlan
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import cached_property, dataclass, field, fields
 from gdatalog.report import plan_tree, rules
@@ -264,10 +264,9 @@ class Profile(Shown):
         executor, children = plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
-        work = run.seconds - run.compiling - run.indexing - run.moving
+        work = run.seconds - run.costs.seconds
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
-        costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
         placed = plan_tree.placement(run, run.device or self.device)
         as_rows, as_tree = rules.partial_matches(run)
         done = ["not finished"] if run.unfinished else []
@@ -281,7 +280,7 @@ class Profile(Shown):
             (
                 *placed.details,
                 *executor.details,
-                *filter(None, (", ".join([*done, *rate, *held, *_apart(costs)]),)),
+                *filter(None, (", ".join([*done, *rate, *held, *_apart(run.costs)]),)),
                 *((matches,) if as_rows >= MANY_WORDS else ()),
             ),
             seconds=run.seconds,
@@ -289,7 +288,7 @@ class Profile(Shown):
             facts=(
                 *facts(relation=plan.relation, rows=run.rows, bytes=run.bytes),
                 *facts(words_as_rows=as_rows or None, words_as_tree=as_tree or None),
-                *_cost_facts(costs),
+                *_cost_facts(run.costs),
                 *placed.facts,
                 ("order", ", ".join(order_of(plan))),
                 *executor.facts,

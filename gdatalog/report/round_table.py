@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gdatalog.engine.metrics import RuleRound, StratumMetrics
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.report.tree import Cell, ReportNode, TextTable
 

@@ -167,8 +167,9 @@ class RankedEdges:
         if found is None:
             product: Array = np.ones(1)
             for at, (way, many) in enumerate(Counter(ways).items()):
-                powers = (1.0 * self.degrees(*way)) ** many
-                product = product * powers if at else powers
+                degrees = 1.0 * self.degrees(*way)
+                for turn in range(many):  # a GPU would compile a power
+                    product = product * degrees if at or turn else degrees
             found = self._paths[ways] = float(product.sum())
         return found
 
@@ -255,30 +256,31 @@ class EdgeStatistics(RankedEdges):
         About how many times longer a search for cliques takes in the order of keys.
         """
         if self._skew is None:
-            ranking, by_degree = self.ranking(), _pairs(self._higher)
+            edges = self._edges()
+            ranking, by_degree = self.ranking(edges), _pairs(self._higher(edges))
             self._skew = ranking.pairs_by_key / by_degree if by_degree else 1.0
         return self._skew
 
-    @property
-    def _higher(self) -> Array:
+    def _higher(self, edges: Columns | None = None) -> Array:
         """How many neighbours of higher rank each rank has."""
         if self._neighbours is None:
-            ranking = self.ranking()
+            ranking = self.ranking(edges)
             count = len(ranking.labels)
             found = np.zeros(count, dtype=np.int64)
 
             def lower(a: Array, b: Array) -> Array:
                 return np.bincount(np.minimum(a, b), minlength=count)
 
-            for some in self._of_ranked(lower):
+            for some in self._of_ranked(lower, edges):
                 found += some
             found[ranking.loops] -= 1
             self._neighbours = _narrow(found)
         return self._neighbours
 
-    def ranking(self) -> Ranking:
+    def ranking(self, edges: Columns | None = None) -> Ranking:
+        """`edges`: what `_edges` returns, if it is at hand."""
         if self._ranking is None:
-            self._ranking = Ranking(*self._edges())
+            self._ranking = Ranking(*(edges or self._edges()))
         return self._ranking
 
     def _edges(self) -> Columns:
@@ -301,10 +303,12 @@ class EdgeStatistics(RankedEdges):
             self._in_files = found
         return found
 
-    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterable[Made]:
+    def _of_ranked(
+        self, work: Callable[[Array, Array], Made], edges: Columns | None = None
+    ) -> Iterable[Made]:
         """Calls `work` with the ranks of the edges' lower and higher keys, in batches."""
-        ranking = self.ranking()
-        left, right = self._edges()
+        ranking = self.ranking(edges)
+        left, right = edges or self._edges()
 
         def ranked(low: Array, high: Array) -> Made:
             return work(ranking.ranks(low), ranking.ranks(high))
@@ -313,7 +317,7 @@ class EdgeStatistics(RankedEdges):
 
     def degrees(self, column: int, tests: Sequence[RowTest]) -> Array:
         """How many rows of `ranked` have each rank in a column."""
-        ranking, higher = self.ranking(), self._higher
+        ranking, higher = self.ranking(), self._higher()
         found = np.zeros(len(higher), dtype=np.int64)
         if passes(-1 if column == 0 else 1, tests):
             found += higher
@@ -353,11 +357,11 @@ def _of_pieces(
 ) -> Iterable[Made]:
     """Calls `work` with the parts of two columns, in their order; several at once if there is
     memory."""
-    length = max(STRETCH, least)
-    most = current_watch().account.spare() // (PIECE * length)
     pieces = _stretches(left, right, least)
     if len(pieces) < 2:
         return [work(*rows) for rows in pieces]
+    length = max(STRETCH, least)
+    most = current_watch().account.spare() // (PIECE * length)
     several = most > 1 and len(left) > length
     return ahead(lambda rows: work(*rows), pieces, several, min(most, cores()))
 

@@ -19,14 +19,13 @@ import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import Cells, arrow_texts, cell_value, is_big, kind_of
+from gdatalog.storage.cells import MISSING, Cells, arrow_texts, cell_value, is_big, kind_of
 from gdatalog.storage.column_matching import respelled
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.imported_later import pc
 from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.raw import default_name
 from gdatalog.storage.table import TextColumn
-from gdatalog.storage.wrong_cells import MISSING
 from gdatalog.values import TypeName
 
 _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")

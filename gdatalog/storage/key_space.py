@@ -2,7 +2,7 @@
 
 Bitmaps are indexed by row number, and hash sets store row numbers; on a device two numbers of a row
 in a larger box, one for each part of its columns. A value outside the box has no number; then the
-box is widened. The ranges of values that flow from column to column tell where rows will be.
+box is widened.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class KeySpace:
                 return None
             least.append(low)
             spans.append(high - low + 1)
+        if max(spans, default=0) > MOST_ROW_NUMBERS:
+            return None  # one column has too many numbers
         found = KeySpace(tuple(least), tuple(spans))
         return found if prod(spans) <= MOST_ROW_NUMBERS or len(found.parts) <= parts else None
 

@@ -86,7 +86,8 @@ def decode_blocks(
         columns.append(values)
         start = 0
         for part in parts:
-            for piece in (part[row : row + _PIECE] for row in range(0, len(part), _PIECE)):
+            for row in range(0, len(part), _PIECE):
+                piece = part[row : row + _PIECE]
                 todo.append((values[start : start + len(piece)], kind, piece))
                 start += len(piece)
 

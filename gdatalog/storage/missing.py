@@ -14,7 +14,7 @@ import numpy as np
 
 from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import Cells, arrow_texts, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
@@ -22,7 +22,6 @@ from gdatalog.storage.load_options import LoadOptions, row_count
 from gdatalog.storage.places import DataPlace, SomeRows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, TextColumn
-from gdatalog.storage.wrong_cells import MISSING
 from gdatalog.values import TypeName
 
 # The wanted columns: the name of each, its position in the data, and its declared type.

@@ -25,7 +25,6 @@ from gdatalog.storage.keys import decode_blocks, narrow
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.membership import held_by
 from gdatalog.storage.on_device import KnownRows
-from gdatalog.storage.ranked_tries import ranked_trie
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import SORTED_BELOW, RowStore, joined_column
 from gdatalog.storage.row_tests import mask
@@ -35,7 +34,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, trie_name
-from gdatalog.storage.trie_builder import build_trie, trie_of_rows
+from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
 SORTED_TOGETHER = 1 << 12  # rows that are merged by sorting them together

@@ -261,12 +261,8 @@ def _joined(blocks: Sequence[Columns]) -> Columns:
 
 def joined_column(parts: Sequence[Array]) -> Array:
     """The parts of a column, concatenated; in 32 bits where they fit."""
-    fits = all(
-        part.dtype == np.int32
-        or len(part) == 0
-        or (int(part.min()) >= INT32_MIN and int(part.max()) <= INT32_MAX)
-        for part in parts
-    )
+    long = [part for part in parts if part.dtype != np.int32 and len(part)]
+    fits = all(int(part.min()) >= INT32_MIN and int(part.max()) <= INT32_MAX for part in long)
     dtype = np.dtype(np.int32 if fits else np.int64)
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]

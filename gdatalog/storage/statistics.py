@@ -73,6 +73,8 @@ class Statistics:
         """The rows as edges, if both columns have the same type."""
         if not self._edges:
             return None
+        if self._graph is not None and self._store.on_host and self._store.on_device is None:
+            return self._graph
         remote, there = self._remote, self._there
         if remote is not None:
             return self._once("remote graph", lambda: RemoteGraph(remote))
@@ -133,7 +135,8 @@ class Statistics:
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation has (y, x) for every (x, y)."""
-        return self.graph is not None and self.graph.symmetric
+        graph = self.graph
+        return graph is not None and graph.symmetric
 
     @property
     def loopless(self) -> bool:
@@ -394,7 +397,8 @@ class Statistics:
 
         A guess, good enough to expect that one trie serves both orders.
         """
-        return self.graph is not None and self.rows > 0 and self.graph.mirrored
+        graph = self.graph
+        return graph is not None and self.rows > 0 and graph.mirrored
 
     # --------------------------------------------------------------------------------- indexes
 

@@ -89,10 +89,10 @@ class HostKernel:
     def resident(self, threads: int) -> int:
         return self.driver.blocks
 
-    def packed(self, args: Sequence[Any], gaps: bool = False) -> Sequence[Any]:
+    def packed(self, args: Sequence[Any]) -> Sequence[Any]:
         return args
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
         self._check(0 < threads <= 1024, f"{threads} threads in a block")
         self._check(blocks * threads <= _MOST_THREADS, "more threads than can be tested")
@@ -323,6 +323,9 @@ class HostDriver:
     def copier(self) -> HostCopies:
         return self.copies
 
+    def is_stored(self, source: str) -> bool:
+        return False
+
     def scan(self, array: Any) -> None:
         bare = array.read()
         np.cumsum(bare, out=bare)
@@ -413,7 +416,7 @@ class HostDriver:
         return array.get()
 
     def clear(self, array: Any) -> None:
-        array.fill(0)
+        self.queue(lambda poll: array.fill(0))
 
     def write(self, array: Any, values: Any) -> None:
         array.set(values)
@@ -469,6 +472,9 @@ class HostDriver:
 
         return lambda: self.queue(repeat)
 
+    def reader(self, arrays: Sequence[Any]) -> HostReader:
+        return HostReader(self, arrays)
+
     def reading(self, arrays: Sequence[Any]) -> HostReading:
         found: list[Any] = []
 
@@ -513,6 +519,20 @@ class HostDriver:
         if reading.found:
             waits()  # once for all
         return reading.found
+
+
+@dataclass(frozen=True)
+class HostReader:
+    """Arrays that are read again and again."""
+
+    driver: HostDriver
+    arrays: Sequence[Any]
+
+    def copy(self) -> None:
+        """They are copied when they are read."""
+
+    def begin(self) -> HostReading:
+        return self.driver.reading(self.arrays)
 
 
 @dataclass(frozen=True)

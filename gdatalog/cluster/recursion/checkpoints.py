@@ -9,20 +9,53 @@ it: Dask may have to read it again (`RemoteValue.origins`).
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import IO
 from uuid import uuid4
 from weakref import finalize
 
+from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
-from gdatalog.cluster.recursion.hash_partition import OwnerInputs
-from gdatalog.cluster.recursion.owner_files import restored, saved
+from gdatalog.cluster.recursion.hash_partition import OwnerInputs, TableBlock
+from gdatalog.cluster.recursion.owner_steps import PartitionState, StaleState, StepOutput, given
 from gdatalog.limits import Limits
 from gdatalog.records import dataclass
+
+
+def saved(found: StepOutput, out: bool, path: str) -> str:
+    """Writes an owner's state to a file, and with `out` its rows for others; returns the path."""
+    limits = Limits()
+    with open(path, "wb") as file:
+        sent = {to: each.value for to, each in found.items() if isinstance(to, int) and out}
+        pickle.dump(sent, file, protocol=5)
+        for block in found["state"].blocks():
+            limits.poll()
+            pickle.dump(block, file, protocol=5)
+    return path
+
+
+def restored(inputs: OwnerInputs, path: str) -> StepOutput:
+    """The state of an owner, from its file."""
+    try:
+        with open(path, "rb") as file:
+            out = pickle.load(file)
+            return given(PartitionState(None, _blocks(file)).take(inputs), None, out)
+    except OSError as error:
+        raise StaleState from error
+
+
+def _blocks(file: IO[bytes]) -> Iterator[TableBlock]:
+    with suppress(EOFError):
+        while True:
+            current_watch().poll()
+            yield pickle.load(file)
+
 
 # A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,
 # so it costs at most a twentieth, and at least LEAST seconds: less is soon repeated.

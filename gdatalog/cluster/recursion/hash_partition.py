@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from gdatalog.cluster.recursion.parcels import Parcel, rows_by_partition
-from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
+from gdatalog.cluster.recursion.routes import ALL, Distribution, Parcel, Routes, rows_by_partition
 from gdatalog.cluster.workers.own_process import CallContext
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, Rows, together, union_rows

@@ -21,8 +21,14 @@ from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import OwnerInputs, PartitionTask
 from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.recursion.owner_steps import SMALL, StepSummary, rows_at_home, seen_of, step
-from gdatalog.cluster.recursion.parcels import Parcel, fragment_of, parcels_of, rows_by_partition
-from gdatalog.cluster.recursion.routes import Routes, routes_of
+from gdatalog.cluster.recursion.routes import (
+    Parcel,
+    Routes,
+    fragment_of,
+    parcels_of,
+    routes_of,
+    rows_by_partition,
+)
 from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.cluster.workers.own_process import CallContext

@@ -16,7 +16,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     RuleStep,
     TableBlock,
 )
-from gdatalog.cluster.recursion.parcels import Parcel, size_of
+from gdatalog.cluster.recursion.routes import Parcel, size_of
 from gdatalog.cluster.rows.shuffle import ShuffleBlock
 from gdatalog.cluster.workers.own_process import own_address
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.cluster.pool.calls import Call, RemoteValue
 from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows import graph_degrees, row_statistics
-from gdatalog.cluster.rows.part_calls import frame_of, look, table, write_part
+from gdatalog.cluster.rows.row_statistics import frame_of, look, table, write_part
 from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, parts_of, piece_of, size_of
 from gdatalog.cluster.rows.survey import SAMPLE, survey_of
 from gdatalog.cluster.rows.texts import placed_texts

@@ -12,13 +12,18 @@ keys: a sketch keeps each column's least hashes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
-from gdatalog.cluster.rows.survey import sorted_values
+from gdatalog.cluster.rows.survey import PartSketch, sketch_of, sorted_values
 from gdatalog.storage.duplicates import row_numbers
+from gdatalog.storage.export import to_pandas
+from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.rows import (
     INT32_MAX,
     INT32_MIN,
@@ -26,7 +31,9 @@ from gdatalog.storage.rows import (
     firsts,
     in_sorted,
 )
-from gdatalog.storage.table import Array
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array, Table
+from gdatalog.storage.writers import write_table
 
 
 def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
@@ -73,3 +80,24 @@ def places_again(value: object, exact: bool, again: Sequence[Array]) -> Array:
 
 def rows_at(value: object, places: Array) -> Columns:
     return tuple(column[places] for column in columns_of(value))
+
+
+def look(value: object, start: int, step: int) -> PartSketch:
+    return sketch_of(columns_of(value), start, step)
+
+
+def frame_of(value: object, shape: TypedColumns, symbols: SymbolTable | None) -> Any:
+    """A part as a pandas DataFrame."""
+    return to_pandas(table([columns_of(value)], shape, symbols), given=True)
+
+
+def write_part(value: object, shape: TypedColumns, symbols: SymbolTable | None, path: str) -> int:
+    """Writes a part; returns the file's size in bytes."""
+    write_table(table([columns_of(value)], shape, symbols), path, format="parquet")
+    return os.path.getsize(path)
+
+
+def table(rows: Sequence[Columns], shape: TypedColumns, symbols: SymbolTable | None) -> Table:
+    """Blocks of rows, with keys decoded."""
+    columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
+    return Table(shape.columns, shape.types, columns, sum(len(block[0]) for block in rows))

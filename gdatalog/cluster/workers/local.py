@@ -8,24 +8,74 @@ driver is killed, the workers end too.
 from __future__ import annotations
 
 import json
+import logging
+import multiprocessing
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from importlib import import_module
+from multiprocessing import forkserver
 from pathlib import Path
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.workers.serving import kill_group
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass
 from gdatalog.threads import CancellableThread
 
+# Imported once: workers are forked from a process that has imported these.
+_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.joins")
+# Dask's profiler samples the running line of Python 100 times a second. It says nothing about
+# compiled loops, and takes 5 % of a core.
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process and all processes that it started."""
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(leader, signal.SIGKILL)
+        else:
+            os.kill(leader, signal.SIGTERM)
+
+
+def serve(workers: int, memory: int, folder: str) -> None:
+    """Starts the workers, prints their scheduler's address, and ends them when stdin closes."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # workers' output must not mix with the address
+    if sys.platform == "linux":
+        multiprocessing.set_forkserver_preload(list(_PRELOADED))
+        forkserver.ensure_running()  # it imports in parallel with this process
+    import dask
+    from distributed import LocalCluster
+
+    dask.config.set(_QUIET)
+    if sys.platform == "linux":
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    cluster = LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        memory_limit=memory // workers,
+        local_directory=folder,
+        dashboard_address="127.0.0.1:8787",
+        silence_logs=logging.ERROR,
+    )
+    os.write(answers, f"{cluster.scheduler_address}\n".encode())
+    sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    kill_group(os.getpid())
+
+
 ENDING = 5.0  # seconds that the processes may take to end
 _PROGRAM = (
     "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given.pop('path');"
-    "from gdatalog.cluster.workers.serving import serve; serve(**given)"
+    "from gdatalog.cluster.workers.local import serve; serve(**given)"
 )
 
 

@@ -33,6 +33,8 @@ class Catalog:
     reported: frozenset[str] = frozenset()
     # Queries that are bound to these relations; a changed catalog starts without any.
     bound: dict[Hashable, Any] = field(init=False, default_factory=dict)
+    # The plans of programs over these relations, by id of the program.
+    plans: dict[int, Any] = field(init=False, default_factory=dict)
     number: int = field(init=False, default_factory=count().__next__)
     asked: set[Hashable] = field(default_factory=set)  # queries that were asked before a change
 

@@ -29,8 +29,7 @@ from gdatalog.engine.catalog.fact_list import (
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.parser.fact_statements import examples
 from gdatalog.parser.syntax import Facts, Query, Rule, Statement
-from gdatalog.planner.check.fact_shapes import Shape, shapes_of
-from gdatalog.planner.check.statements import Part, names_of, reads_of, without
+from gdatalog.planner.check.statements import Part, Shape, names_of, reads_of, shapes_of, without
 from gdatalog.planner.check.walk import Node
 from gdatalog.records import dataclass, field, replace
 

@@ -123,6 +123,9 @@ class BoundRules:
             self.launched, self.unsuited = None, found is not None
             context.limits.account.restore({})
             return None
+        if self.launched.counts:
+            assert isinstance(found, tuple)
+            return Relation(schema.columns, schema.types, *found)
         relation = relation_of(schema.columns, schema.types, [found], context.device.ops)
         if not relation.store.on_host:
             context.device.hold(relation)

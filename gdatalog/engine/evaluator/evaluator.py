@@ -8,8 +8,8 @@ incrementally (`operators/incremental.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from functools import partial
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from gdatalog.account import LARGE, trim_if_much
@@ -22,15 +22,15 @@ from gdatalog.engine.counting import count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.kept_plans import KeptPlans
-from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
-from gdatalog.engine.evaluator.upcoming import Upcoming
+from gdatalog.engine.evaluator.upcoming import LastUse, Upcoming
 from gdatalog.engine.facts.rows import fact_rows, in_rows
 from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
@@ -97,12 +97,15 @@ class Evaluator:
         with accounted(self.context.limits, self.context.device.name):
             with closing(self._due(wanted)) as due:
                 for stratum in due:
-                    plan, inputs = self._ready.pop(stratum.relations, None) or self._kept(stratum)
+                    ready = self._ready.pop(stratum.relations, None)
+                    plan, inputs = self._kept(stratum) if ready is None else ready
                     if plan is None:
                         plan = self._keep(plan_stratum(stratum, inputs), inputs)
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
-                    del inputs  # it keeps what the stratum has read
+                    if inputs.unfit and self.kept_plans is not None:
+                        self.kept_plans.pop(stratum.relations, None)  # it is planned anew
+                    del inputs, ready  # they keep what the stratum has read
             if last is not None:
                 inputs = replace(self.inputs(last), limit=limit)
                 return run(plan_stratum(last, inputs), inputs)[name]
@@ -202,17 +205,17 @@ class Evaluator:
 
     def _plan_ahead(self, upcoming: Upcoming) -> None:
         """Plans the strata that have a single rule and read only known relations, if there are
-        several: a thread compiles their loops while this one plans the others."""
-        context = self.context
-        alone = len(upcoming.strata) == 1 or context.device is not CPU
+        several: other threads compile their loops while this one plans the others."""
+        context, alone = self.context, len(upcoming.strata) == 1
         if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
         for stratum in upcoming.plannable(self._ready, self.results):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
-            if isinstance(plan.root, Once):
-                # If memory is short, the rule's own run reports it or counts in another way.
-                with suppress(MemoryError), context.limits.account.restoring(MemoryError):
-                    plan.root.compile_ahead(inputs)
+            root, placed = plan.root, plan.placed
+            if placed is not None:
+                root, inputs = placed.then, there(inputs, placed.device)
+            if isinstance(root, Once):
+                root.compile_ahead(inputs)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""
@@ -392,13 +395,13 @@ class Evaluator:
             for name in stratum.relations:
                 seeds[name] = in_rows(self._seeds(name))
         given = self.context, schemas, types, relation, self.program.plans, seeds
-        placement = None if stratum is None else self._placement_of(stratum)
+        placement = None
+        if stratum is not None and self.context.later is not None:
+            placement = self._placement_of(stratum)
         return StratumInputs(*given, replan=self._again, placement=placement)
 
-    def _placement_of(self, stratum: Stratum) -> ProgramPlacement | None:
+    def _placement_of(self, stratum: Stratum) -> ProgramPlacement:
         """The placement of the strata that are needed, between the CPU and a GPU."""
-        if self.context.later is None:
-            return None
         found = self._placement
         if found is None or stratum not in found.strata:
             from gdatalog.engine.placing import ProgramPlacement
@@ -406,19 +409,15 @@ class Evaluator:
             strata = self.strata_of({*self.asked, *stratum.relations})
             if all(each.relations != stratum.relations for each in strata):
                 strata = [stratum]  # it is evaluated again
-            rows: dict[str, float] = {}
-
-            def given(name: str) -> float:
-                if name not in rows:
-                    stored = self.stored.get(name)
-                    facts = number_of(self.facts(name))
-                    rows[name] = float(facts + (0 if stored is None else stored.at_most))
-                return rows[name]
-
-            alone = self.let_go is not None
-            found = ProgramPlacement(strata, self._there, given, self.asked, alone)
+            alone, rows = self.let_go is not None, cache(self._rows_given)
+            found = ProgramPlacement(strata, self._there, rows, self.asked, alone)
             self._placement = found
         return found
+
+    def _rows_given(self, name: str) -> float:
+        """How many rows a relation has as data and facts."""
+        stored = self.stored.get(name)
+        return float(number_of(self.facts(name)) + (0 if stored is None else stored.at_most))
 
     def _there(self, name: str) -> Relation | None:
         """A relation that is evaluated, or not derived."""
@@ -430,7 +429,11 @@ class Evaluator:
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
         plan, inputs = self._kept(stratum)
-        return plan or self._keep(plan_stratum(stratum, inputs), inputs), inputs
+        if plan is None:
+            plan = plan_stratum(stratum, inputs)
+            if not stratum.recursive:  # its rows may be counted only
+                self._keep(plan, inputs)
+        return plan, inputs
 
     def _kept(self, stratum: Stratum) -> tuple[StratumPlan | None, StratumInputs]:
         """The inputs of a stratum, and the plan that was kept, if it suits them."""

@@ -1,12 +1,15 @@
-"""The strata that an evaluation still needs: which of them read a relation, and which can be
-planned already.
+"""The strata that an evaluation still needs: which of them read a relation, which is the last one,
+and which can be planned already.
 
 Long programs have thousands of strata, so what becomes known is followed instead of searched for.
+If a program's outputs are known before it starts, the evaluation frees other relations after the
+last stratum that reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Sequence, Set
 
 from gdatalog.engine.counting import Readers
 from gdatalog.planner.check import Stratum
@@ -63,3 +66,27 @@ class Upcoming:
         stratum = self.strata[place]
         if not self._left[place] and not stratum.recursive and len(stratum.rules) == 1:
             self._open.append(place)
+
+
+class LastUse:
+    """Counts, for each relation, the strata that will still read it."""
+
+    def __init__(
+        self,
+        strata: Sequence[Stratum],
+        reads: Callable[[Stratum], Sequence[str]],
+        asked: Collection[str],
+    ) -> None:
+        """`strata`: all that will be evaluated. `asked`: relations that are kept."""
+        self._reads = {stratum.relations: reads(stratum) for stratum in strata}
+        self._readers = Counter(name for names in self._reads.values() for name in names)
+        self._asked = asked
+
+    def after(self, stratum: Stratum) -> list[str]:
+        """The relations that are not read again after this stratum."""
+        read = self._reads.pop(stratum.relations, None)
+        if read is None:  # evaluated again after an error
+            return []
+        self._readers.subtract(read)
+        names = (*read, *stratum.relations)
+        return [n for n in names if not self._readers[n] and n not in self._asked]

@@ -159,6 +159,7 @@ class MarkedRounds(StratumRun):
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
         no one asks for; their new rows only feed other rules."""
         followers, again = self.followers, self._again(passing)
+        marked: Mapping[str, RelationInRounds] | None
         try:
             if again is not None:
                 marked, rest = again.marked, self._rest
@@ -358,7 +359,7 @@ class MarkedRounds(StratumRun):
                 return done
             except MemoryError:
                 """The error references device memory until the end of this handler."""
-                if rounds.indexes or any(table.hashed for table in marked.values()):
+                if rounds.indexed or any(table.hashed for table in marked.values()):
                     raise
             self._only_bits(marked)
             if not rounds.began:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gdatalog.engine.choose import work_of_rule
 from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
@@ -39,12 +40,17 @@ class Once(LeafOperator):
     def run(
         self, prepared: PreparedRules, inputs: StratumInputs, until: tuple[When, ...] = ()
     ) -> Relations:
-        return StratumRun(prepared, inputs).once(inputs.limit)
+        run = StratumRun(prepared, inputs)
+        if prepared.ahead and inputs.context.device is not CPU:
+            prepared.ahead = False
+            if sum(len(plan.joins) for _, plan in self.of.pairs) > 1:
+                run.compile_ahead()
+        return run.once(inputs.limit)
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
         """What the plans of its rules expect."""
         return sum_of([work_of_rule(plan, context) for _, plan in self.of.pairs])
 
     def compile_ahead(self, inputs: StratumInputs) -> None:
-        """Compiles loops on another thread, after building the indexes that they read."""
+        """Compiles loops on other threads, after building the indexes that they read."""
         StratumRun(self.of, inputs).compile_ahead()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -90,10 +90,11 @@ class RelationInRounds:
 
 @dataclass(slots=True)
 class _Follower:
-    """A rule that follows new rows. `counts`: its counters, for a profile. `tried`: how many rows
-    its joins have produced so far; `rows`: how many of them were new."""
+    """A rule that follows new rows. `how`: what tells them. `counts`: its counters, for a profile.
+    `tried`: how many rows its joins have produced so far; `rows`: how many of them were new."""
 
     of: RuleJoin
+    how: ExecutorChoice
     nest: JoinNest
     report: RuleRun | None
     counts: dict[str, Array]
@@ -109,7 +110,7 @@ class _Follower:
     def tell(self) -> None:
         """Completes the metrics of the rule."""
         if self.report is not None:
-            self.report.executors[self.of.number] = BY_MARKS
+            self.report.executors[self.of.number] = self.how
             self.report.saw(counted(self.nest.printed, [self.of.join], self.counts))
 
     def saw(self, counters: Array | None, followed: int) -> int:
@@ -177,7 +178,8 @@ class RowRounds:
     ) -> None:
         self.of, self.context, self.record = of, of.context, of.record
         self.joins, self.marked, self.passing = (*joins, *rest), marked, passing
-        self.indexed = {ref.relation for each in self.joins for ref in each.join.tries}
+        read = {ref.relation for each in self.joins for ref in each.join.tries}
+        self.indexed = read & marked.keys()
         self.indexes: dict[TrieRef, GrowingTrie] = {}
         self.count, self.kept = len(joins), kept
         self.names = [*marked]
@@ -228,6 +230,8 @@ class RowRounds:
                 return False
             self.followers.append(printed)
         texts = [(one.nest.plain, one.of.plan.relation) for one in self.followers]
+        for text in () if self.context.metrics.lasting or len(texts) == 1 else texts:
+            self.device.loops_soon(*text)  # several threads compile
         coming = [self.context.waits_for([text]) for text in texts]
         if any(coming):
             self.only_rest_waits = not any(coming[: self.count])
@@ -283,7 +287,8 @@ class RowRounds:
             nest = JoinNest(join, form, sources, self.context, beside, counts, tuple(growing))
             if nest.reason is not None:
                 return None
-            return _Follower(each, nest, report, counts_of(nest.printed))
+            how = BY_NUMBERS if table.hashed else BY_MARKS
+            return _Follower(each, how, nest, report, counts_of(nest.printed))
 
     def _trie_of(self, ref: TrieRef) -> Trie:
         """The index that a rule reads; of relations of the stratum, one that grows."""
@@ -297,8 +302,7 @@ class RowRounds:
             made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
             self.indexes[ref] = made
             self._rows(ref.relation).tries.append(made)
-        found: Any = self.indexes[ref]
-        return cast(Trie, found)
+        return cast(Trie, self.indexes[ref])
 
     def _add(self, each: _Follower, rounds: DeviceRounds) -> None:
         """Prepares the launches of a rule."""
@@ -323,7 +327,7 @@ class RowRounds:
         for number in numbers:
             each, before = self.followers[number], rounds.found[number]
             stats = self.record.running(each.of.plan.relation, each.of.rule)
-            stats.executors[each.of.number] = str(BY_MARKS)
+            stats.executors[each.of.number] = str(each.how)
             given = each.of.join.given
             read = 1 if given is None else self.marked[given.relation].count
             with measured(each.report, stats):

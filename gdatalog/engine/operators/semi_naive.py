@@ -106,6 +106,8 @@ class Rounds(StratumRun):
     """One evaluation by rounds."""
 
     met: When | None = None
+    variants: Sequence[Variant]
+    replannings: Sequence[Replanning]
 
     def __init__(self, prepared: PreparedRounds, inputs: StratumInputs) -> None:
         super().__init__(prepared.rules, inputs)

@@ -1,7 +1,7 @@
 """`Worklist`: one compiled worklist follows row after row, without rounds.
 
 It is a partitioned fixpoint whose rows have an additional key with a single value. It pays for
-linear recursion of many small rounds (`planner/rewrite/worklist_key.py`).
+linear recursion of many small rounds (`planner/rewrite/linear_recursion.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.placement import Work
-from gdatalog.planner.rewrite.linear_recursion import partitioning_of
+from gdatalog.planner.rewrite.linear_recursion import KEY, partitioning_of, with_key
 from gdatalog.planner.rewrite.program_sizes import Expected
-from gdatalog.planner.rewrite.worklist_key import KEY, with_key
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column

@@ -8,11 +8,11 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.fallback import RuleFallback
-from gdatalog.engine.rules.on_host import RuleOnHost
-from gdatalog.engine.rules.operator import Refusal, RuleOperator
+from gdatalog.engine.rules.operator import Outcome, Refusal, RuleOperator
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.plan.conditions import NoRoom, Unsuited
 from gdatalog.plan.join_plan import RulePlan
+from gdatalog.records import dataclass, replace
 
 
 def run_rule(plan: RulePlan, inputs: RuleInputs, here: RuleOperator | None = None) -> Derived:
@@ -70,3 +70,19 @@ def over_whole_indexes(plan: RulePlan) -> RuleOperator:
     assert plan.otherwise is not None
     counted = SignedSum(plan) if plan.terms else OverTables(plan)
     return RuleFallback(counted, Unsuited, RuleRows(plan.otherwise, reported=False))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOnHost:
+    """`reason`: why, for users; empty if that turns out when the device runs it."""
+
+    then: RuleOperator
+    reason: str = ""
+
+    def run(self, inputs: RuleInputs) -> Outcome:
+        report, sources = inputs.report, inputs.on_host or inputs.sources
+        if report is not None:
+            report.device = "cpu"
+            report.left, report.in_cells, report.in_pages = self.reason or report.left, None, None
+        here = replace(inputs.context, device=CPU)
+        return self.then.run(replace(inputs, sources=sources, context=here))

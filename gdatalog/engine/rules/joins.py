@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gdatalog.calls import Block
 from gdatalog.engine import derived
+from gdatalog.engine.choose import planned_choice
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.device import CPU
@@ -28,6 +29,17 @@ class LocalJoins(RuleJoins):
 
     def _run(self, number: int) -> JoinRun:
         return JoinRun(self.plan, number, self.inputs, self.loops)
+
+    def compile_ahead(self) -> None:
+        """Compiles the loops on other threads."""
+        plan, context = self.plan, self.inputs.context
+        for number, join in enumerate(plan.joins):
+            choice = planned_choice(plan, number, context.settings, context.device.members)
+            if join.given is None and not choice.breadth_first:
+                form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
+                nest = self._run(number).nest(form)
+                if nest.reason is None:
+                    nest.compile_soon(plan.relation)
 
     def distinct(self, sink: RowSet) -> derived.Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""

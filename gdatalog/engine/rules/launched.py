@@ -58,20 +58,21 @@ class LaunchedRule:
 
     def run(self, context: ExecutionContext) -> Derived | Refusal | None:
         """The rows that the rule derives; None if its loops are gone."""
-        total, blocks = 0, list[Block]()
-        for each in self.joins:
-            found = [] if each.loops is None else each.loops.blocks(context.scope, context.limits)
-            if found is None:
-                return None
-            if self.counts:
-                total += each.times * (each.count + sum([exact_sum(block[-1]) for block in found]))
-            else:
-                blocks += found
+        device = context.device.accelerator
+        loops = [each.loops for each in self.joins if each.loops is not None]
+        found = None if device is None else device.again(loops, context.scope, context.limits)
+        if found is None:
+            return None
         if self.counts:
+            total, runs = 0, iter(found)
+            for each in self.joins:
+                own = [] if each.loops is None else next(runs)
+                total += each.times * (each.count + sum([exact_sum(block[-1]) for block in own]))
             if not -(1 << 63) <= total < 1 << 63:
                 return Refusal("its counts leave 64 bits")
             short = -(1 << 31) <= total < 1 << 31
             return (np.array([total], dtype=np.int32 if short else np.int64),), 1
+        (blocks,) = found
         if all(is_on_host(column) for block in blocks for column in block):
             metrics, settings = context.metrics, context.settings
             context = ExecutionContext(context.limits, context.scope, metrics, settings)

@@ -17,7 +17,7 @@ from gdatalog.engine.choose import choose
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Rows, laid
-from gdatalog.engine.device import CPU, function_soon
+from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import (
     EXACT,
     TABLES,
@@ -201,7 +201,9 @@ class Sum:
             count = scanned(join, tries, inputs.limits)
             if count is not None:
                 return count
-        return sum(map(int, self._gathered(number, ())[1]))
+        blocks, times = self._partials(number, (), COUNT)
+        # One count per worker, whose sum may exceed 64 bits.
+        return times * sum([exact_sum(brought(block[-1])) for block in blocks])
 
     def _fill(self, number: int, term: Term) -> None:
         """Computes a table that later joins read, or adds to it."""
@@ -266,11 +268,8 @@ class Sum:
         limits.charge(TABLES, held + more)
 
     def _gathered(self, number: int, keys: tuple[Slot, ...]) -> tuple[Columns, Array]:
-        """The groups of a join and their counts."""
+        """The groups of a join, by these keys, and their counts."""
         blocks, times = self._partials(number, keys, COUNT)
-        if not keys:  # one count per worker, whose sum may exceed 64 bits
-            every = [int(count) * times for block in blocks for count in brought(block[-1])]
-            return (), np.array(every, dtype=object)
         blocks, here = times_each(blocks, len(keys), times), self.inputs.context.device is CPU
         once = once_each(blocks, self.inputs.limits) if here else None
         if once is not None:
@@ -361,7 +360,7 @@ class Sum:
                 keys, gathers = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
                 nest = self._nest(self._reading(number, keys), keys, gathers)
                 if nest.reason is None and not choose(nest).breadth_first:
-                    function_soon(nest.printed, join.cost)
+                    nest.compile_soon(plan.relation)
 
     def _walked(self, nest: JoinNest) -> list[Columns]:
         """Runs the loops; without the cache of intersections if that does not fit."""

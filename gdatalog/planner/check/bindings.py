@@ -60,7 +60,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
                     _solve(arg, (), bound, types, aggregates)
         case s.Compare():
             # Each pass moves values one step to the left in a chain of `=`.
-            for _ in literal.rest if any(op == "=" for op, _ in literal.rest) else ():
+            for _ in literal.rest if "=" in dict(literal.rest) else ():
                 for left, op, right in neighbours(literal):
                     if op == "=":
                         _solve(left, (right,), bound, types, aggregates)

@@ -8,8 +8,7 @@ from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.directive_words import QUALIFIERS
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.souffle_cautions import is_souffle, unsigned, wildcards_counted
-from gdatalog.planner.check.walk import connected, variables, walk
+from gdatalog.planner.check.walk import connected, names_in, variables, walk
 from gdatalog.planner.check.wording import did_you_mean, show
 from gdatalog.records import replace
 
@@ -78,7 +77,7 @@ def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:
         if isinstance(part, s.Var) and once.setdefault(part.name, part) is not part:
             again.add(part.name)
     once = {name: var for name, var in once.items() if name not in again and name[0] != "_"}
-    in_heads = {name for head in heads for name in variables(head)} if once else ()
+    in_heads = names_in(heads) if once else ()
     for name, var in once.items():
         if name not in in_heads:
             yield var
@@ -138,7 +137,8 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
                 hint = "if that is not meant, a variable in both or a comparison would join them"
                 yield Caution(message, atoms[1].span, hint, cause="product")
             for item in items:
-                yield from _products(item)
+                if isinstance(item, s.Or):
+                    yield from _products(item)
         case s.Or(items):
             for item in items:
                 yield from _products(item)
@@ -197,3 +197,40 @@ def _empty(program: s.Program, catalog: Declarations) -> Iterator[Caution]:
         if relation.declared and empty and relation.name in read:
             hint = "it has no facts, no rules, no `.input`, and no data was loaded into it"
             yield Caution(f"`{relation.name}` is declared, and stays empty", relation.span, hint)
+
+
+def is_souffle(program: s.Program) -> bool:
+    """Whether a program declares columns with types of Soufflé's."""
+    return bool(_type_spans(program, ("number", "unsigned")))
+
+
+def _type_spans(program: s.Program, names: Sequence[str]) -> list[s.Column | s.TypeDecl]:
+    found: list[s.Column | s.TypeDecl] = []
+    for statement in program.statements:
+        if isinstance(statement, s.Decl):
+            found += [column for column in statement.columns if column.type_name in names]
+        elif isinstance(statement, s.TypeDecl) and any(t in names for t in statement.targets):
+            found.append(statement)
+    return found
+
+
+def unsigned(program: s.Program) -> Iterator[Caution]:
+    for place in _type_spans(program, ("unsigned",))[:1]:
+        message = "`unsigned` is a 64-bit int here: it goes below 0, and does not wrap around "
+        yield Caution(message + "where Soufflé's does", place.span)
+
+
+def wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterator[Caution]:
+    """Atoms with `_` beside others in a `count`: Soufflé only asks whether they have a match."""
+    for node in (*heads, body):
+        for part in walk(node):
+            if isinstance(part, s.Aggregate) and part.kind in ("count", "sum", "mean"):
+                inside = walk(part.body, s.Not, s.Aggregate)
+                atoms = [each for each in inside if isinstance(each, s.Atom)]
+                some = next((atom for atom in atoms if s.Wildcard in map(type, atom.args)), None)
+                if some is not None and len(atoms) > 1:
+                    message = f"this {part.kind} is over every match of {show(some)}: Soufflé, "
+                    message += "which asks only whether there is one, can have another answer"
+                    hint = "a name in the place of the `_`, such as `_y`, counts every match there "
+                    hint += "too; to count one, let a rule drop the column first"
+                    yield Caution(message, part.span, hint, cause="wildcard")

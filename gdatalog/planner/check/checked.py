@@ -1,4 +1,4 @@
-"""The result of the checks, which the planner reads. In a checked rule
+"""The result of the checks, which the planner reads, also as text. In a checked rule
 - atoms of inline relations are replaced by the bodies of their rules;
 - there is one head: a rule with several heads becomes several rules;
 - every `Atom` reads a relation: a function called as a literal becomes a `Test`, `distinct(...)` a
@@ -16,11 +16,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gdatalog.errors import Caution, Error, Span
+from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import Node, all_of, walk
+from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
@@ -52,7 +55,7 @@ class CheckedRule:
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        return any(type(part) is s.HeadAggregate for part in self.parts)
+        return s.HeadAggregate in map(type, self.parts)
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -64,11 +67,16 @@ class CheckedRule:
         return found
 
     @property
+    def uses(self) -> Counter[str]:
+        """How often each variable occurs."""
+        return Counter([part.name for part in self.parts if type(part) is s.Var])
+
+    @property
     def atoms(self) -> tuple[s.Atom, ...]:
         """The atoms of the body, those within negations and aggregates included."""
         found = self._atoms
         if found is None:
-            found = tuple(all_of(s.Atom, self.body))
+            found = tuple([part for part in self.parts[1:] if type(part) is s.Atom])
             object.__setattr__(self, "_atoms", found)
         return found
 
@@ -122,3 +130,21 @@ class Checked:
     inline: frozenset[str] = frozenset()  # the relations that were expanded where they are read
     unbound: Mapping[str, Error] = field(default_factory=dict)  # inline relations without rows
     lists: Mapping[str, ValueList] = field(default_factory=dict)  # by relation
+
+
+def rule_text(rule: CheckedRule) -> str:
+    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
+    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
+    names = Counter(part.name for part in rule.parts if isinstance(part, s.Var))
+
+    def blank(node: Any) -> Any:
+        if isinstance(node, s.Var):
+            return s.Wildcard() if node.name.startswith("_~") and names[node.name] == 1 else node
+        return rebuild(node, blank)
+
+    return " <- ".join([format_node(blank(part)) for part in parts]) + "."
+
+
+def rule_texts(strata: Iterable[Stratum]) -> tuple[str, ...]:
+    """All rules of these strata."""
+    return tuple([rule_text(rule) for stratum in strata for rule in stratum.rules])

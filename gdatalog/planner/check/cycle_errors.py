@@ -1,4 +1,4 @@
-"""The error of a cycle that cannot be evaluated, with a rewriting as a hint."""
+"""The error of a cycle that cannot be evaluated: its steps, drawn, and a rewriting as a hint."""
 
 from __future__ import annotations
 
@@ -8,8 +8,46 @@ from gdatalog.errors import Note, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.cycles import Step, drawn
 from gdatalog.planner.check.wording import as_rule, either, own_name, text_of
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`head` reads `body` by an atom of a rule; `through`: a negation or an aggregate around it."""
+
+    head: str
+    body: str
+    atom: s.Atom
+    rule: CheckedRule
+    through: str = ""  # "", "negation", or "the aggregate count"
+    negated: bool = False  # the atom stands directly behind a `!`
+
+
+def drawn(cycle: Sequence[Step]) -> list[str]:
+    """The cycle as lines of text, one for each step, with arrows."""
+    reads = [_reads(step) for step in cycle]
+    wide = max([len(step.head) for step in cycle])
+    deep = max(map(len, reads))
+    lines: list[str] = []
+    for at, step in enumerate(cycle):
+        last = at == len(cycle) - 1
+        lead = "┌─> " if at == 0 else "└── " if last else "│   "
+        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.atom.span.where()}"
+        lines.append(line)
+        if not last:
+            lines.append("│   ↓")
+    if len(cycle) == 1:
+        lines.append("└───┘")
+    return lines
+
+
+def _reads(step: Step) -> str:
+    text = text_of(step.atom)
+    if step.negated:
+        return f"!{text}"
+    return f"{text} under {step.through}" if step.through else text
+
 
 LONGEST = 100  # characters of a rule in a hint
 

@@ -13,8 +13,8 @@ from itertools import chain
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
+from gdatalog.planner.check.cautions import is_souffle
 from gdatalog.planner.check.program import examine
-from gdatalog.planner.check.souffle_cautions import is_souffle
 from gdatalog.planner.check.walk import Node, walk
 from gdatalog.records import dataclass
 from gdatalog.values import ParamType

@@ -15,7 +15,7 @@ from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.walk import all_of, contains_head_aggregate
+from gdatalog.planner.check.walk import all_of, branching, contains_head_aggregate
 from gdatalog.planner.check.wording import show
 from gdatalog.records import replace
 
@@ -88,21 +88,11 @@ def _check_single(
     if loaded:
         message = f"`{name}` has data, and a rule that aggregates by {kind}"
         errors.append(StratificationError(message, rule.span, hint=hint))
-    branch = None if rule.body is None else _branching(rule.body)
+    branch = branching(rule.body)
     if branch is not None:
         message = f"a rule that aggregates by {kind} cannot have `;`"
         notes = [Note(f"the {kind} is here", aggregate.span)]
         errors.append(StratificationError(message, branch.span, hint=hint, notes=notes))
-
-
-def _branching(literal: s.Literal) -> s.Or | None:
-    match literal:
-        case s.Or():
-            return literal
-        case s.And(items):
-            return next((found for item in items if (found := _branching(item))), None)
-        case _:
-            return None
 
 
 def _check_combined(group: Sequence[CheckedRule], errors: list[Error]) -> dict[int, str]:

@@ -18,7 +18,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.heads import aggregate_columns
-from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables
+from gdatalog.planner.check.walk import Node, contains_head_aggregate, names_in, variables
 from gdatalog.planner.check.wording import as_rule, own_name, show, text_of
 from gdatalog.records import dataclass, field
 
@@ -134,8 +134,7 @@ class _Branch:
 
     def _define(self) -> None:
         """Follow `d2 = d + w`: d2 moves as d does."""
-        atoms = (literal for literal in self.literals if isinstance(literal, s.Atom))
-        held = {name for atom in atoms for name in variables(atom)}
+        held = names_in([each for each in self.literals if isinstance(each, s.Atom)])
         changed = True
         while changed:
             changed = False

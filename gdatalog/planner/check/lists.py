@@ -13,7 +13,7 @@ from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, ValueList
-from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild, walk
+from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName, list_name
 
@@ -25,7 +25,7 @@ def with_lists(
 
     `param_types`: types of parameters; for a list, the type of its values.
     """
-    if not any(map(_is_long, [p for p in walk(rule.body) if isinstance(p, s.Compare | s.Member)])):
+    if not any(map(_is_long, [p for p in rule.parts if isinstance(p, s.Compare | s.Member)])):
         return rule
     lists = _ListRelations(param_types, found)
     body = lists.node(rule.body)

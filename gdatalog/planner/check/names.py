@@ -32,6 +32,7 @@ CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
 _NAMED = tuple([name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier()])
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
+_PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
@@ -126,6 +127,8 @@ class NameResolution:
         for var in all_of(s.Var, *nodes):
             if var.name not in _MEANT and var.name.lower() in _MEANT:
                 seen.append(var)
+        if not seen:
+            return
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
@@ -149,7 +152,7 @@ class NameResolution:
         items = ([] if body is None else [body]) + lifted
         if not items:
             return None
-        whole = conjunction(items, items[0].span)
+        whole = conjunction(items, items[0].span) if lifted else items[0]
         if not self.scoped:
             return whole
         return Scopes(self.numbers, self.errors, self.cautions).rule(heads, whole)
@@ -192,6 +195,8 @@ class NameResolution:
         if broken or atom.name in self.catalog.relations:
             if not broken:
                 self._arity(atom)
+            if _PLAIN.issuperset(map(type, atom.args)):
+                return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
             if len(atom.args) < 2:

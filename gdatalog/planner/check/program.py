@@ -13,18 +13,18 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, Stratum, ValueList
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.cautions import cautions_of
+from gdatalog.planner.check.checked import rule_text
 from gdatalog.planner.check.column_names import names_of_columns, place_named
 from gdatalog.planner.check.declarations import collect
-from gdatalog.planner.check.fact_shapes import Shape, shapes_of, with_floats
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
-from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
+from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.passes import PassNotes

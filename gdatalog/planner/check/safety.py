@@ -16,7 +16,6 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.bindings import bound_by, neighbours, ready, shared_by, solvable
 from gdatalog.planner.check.walk import (
     Node,
-    all_of,
     children,
     conjuncts,
     count_variables,
@@ -35,7 +34,7 @@ def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
         _ground(rule.head, errors)
         return
     bound = bound_by(rule.body, frozenset(), rule.types)
-    if rule.types.keys() <= bound and not all_of(s.Aggregate, rule.body):
+    if rule.types.keys() <= bound and s.Aggregate not in map(type, rule.parts):
         return  # all variables are bound
     check = _Check(rule, errors, scopes=[rule.body])
     check.literal(rule.body, bound)
@@ -99,7 +98,7 @@ class _Check:
         inside = count_variables([negation])
         if all(name in bound for name in inside):
             return
-        everywhere = count_variables((self.rule.head, self.rule.body))
+        everywhere = self.rule.uses
         for name, var in variables(negation).items():
             if name not in bound and everywhere[name] > inside[name]:
                 self.unbound(var, f"in {show(negation)}", bound)

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from gdatalog.errors import TypeMismatchError
-from gdatalog.planner.check import Schema
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import show_schema
-from gdatalog.planner.check.reach import with_rows
 from gdatalog.planner.check.types import TypeInference
+from gdatalog.planner.check.walk import all_of, contains_head_aggregate
 from gdatalog.planner.check.wording import either
+
+
+def with_rows(rules: Sequence[CheckedRule], sources: Iterable[str]) -> set[str]:
+    """The relations that can have rows. `sources`: those with rows that no rule derives."""
+    found = set(sources)
+    left = [rule for rule in rules if rule.head.name not in found]
+    while True:
+        holding = {rule.head.name for rule in left if _can_hold(rule, found)}
+        if not holding:
+            return found
+        found |= holding
+        left = [rule for rule in left if rule.head.name not in found]
+
+
+def _can_hold(rule: CheckedRule, found: set[str]) -> bool:
+    if rule.body is None or _can_be_true(rule.body, found):
+        return True
+    # counts and sums without a group have a row even over nothing
+    args = rule.head.args
+    aggregates = all_of(s.HeadAggregate, rule.head)
+    return (
+        bool(args)
+        and all(map(contains_head_aggregate, args))
+        and all(each.kind in ("count", "count_distinct", "sum") for each in aggregates)
+    )
+
+
+def _can_be_true(literal: s.Literal, found: set[str]) -> bool:
+    match literal:
+        case s.Atom(name):
+            return name in found
+        case s.And(items):
+            return all(_can_be_true(item, found) for item in items)
+        case s.Or(items):
+            return any(_can_be_true(item, found) for item in items)
+    return True
 
 
 def schemas_of(
@@ -21,30 +58,33 @@ def schemas_of(
     `facts`: the relations that have facts.
     """
     schemas: dict[str, Schema] = {}
+    is_open: set[str] = set()
     for name in types.columns:
         relation = types.catalog.relations.get(name)
         if relation is not None and relation.schema is not None:
             schemas[name] = relation.schema
             continue
         kinds = types.column_types(name)
+        if None in kinds:
+            is_open.add(name)
         columns = named.get(name) or tuple([f"c{at}" for at in range(len(kinds))])
-        schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
+        settled = tuple([kind or "int" for kind in kinds])
+        schemas[name] = Schema(name, columns, settled, relation.span if relation else None)
     if not types.errors:
-        _open_columns(types, schemas, facts)
+        _open_columns(types, schemas, facts, is_open)
     return schemas
 
 
 def _open_columns(
-    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str]
+    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str], is_open: set[str]
 ) -> None:
-    """One error for all columns that one declaration would settle."""
+    """One error for all columns that one declaration would settle; `is_open`: the relations with
+    such columns."""
     relations = types.catalog.relations.values()
     unsettled = [
         each
         for each in relations
-        if each.schema is None
-        and not each.broken
-        and (each.arity is None or types.open_columns(each.name))
+        if each.schema is None and not each.broken and (each.arity is None or each.name in is_open)
     ]
     if not unsettled:
         return

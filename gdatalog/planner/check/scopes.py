@@ -25,7 +25,15 @@ from typing import Any
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.bindings import Names, bound_by
-from gdatalog.planner.check.walk import LEAVES, N, Node, children, variables, with_children
+from gdatalog.planner.check.walk import (
+    LEAVES,
+    N,
+    Node,
+    children,
+    names_in,
+    variables,
+    with_children,
+)
 from gdatalog.planner.check.wording import own_name
 from gdatalog.records import dataclass, replace
 
@@ -47,7 +55,7 @@ class Scopes:
 
     def rule(self, heads: Iterable[s.Atom], body: s.Literal) -> s.Literal:
         """The body with its local variables renamed; those of the heads are never local."""
-        in_heads = frozenset([name for head in heads for name in variables(head)])
+        in_heads = names_in(heads)
         self.scopes = ()
         return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
 
@@ -113,7 +121,7 @@ class Scopes:
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
         # The body does not see the rest of the rule; shared variables are bound before it.
-        targets = frozenset([name for target in renamed.targets for name in variables(target)])
+        targets = names_in(renamed.targets)
         used = targets | bound | frozenset(exports)
         outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
         body = self._scope(renamed.body, _binds(renamed.body, bound), used, targets)
@@ -190,7 +198,7 @@ def _valued(node: N, but: s.Aggregate | None) -> N:
 
 def _own_targets(aggregate: s.Aggregate, bound: Names) -> Names:
     """The variables of the aggregated expression that the aggregate's own body binds."""
-    targets = frozenset([name for target in aggregate.targets for name in variables(target)])
+    targets = names_in(aggregate.targets)
     return targets & _binds(aggregate.body, bound - targets)
 
 

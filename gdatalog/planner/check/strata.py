@@ -13,8 +13,7 @@ from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.cycle_errors import cycle_error
-from gdatalog.planner.check.cycles import Step
+from gdatalog.planner.check.cycle_errors import Step, cycle_error
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:

@@ -84,7 +84,7 @@ class Unifier:
 
     def narrow(self, node: int, mask: int, why: Why | None) -> bool:
         """Only the types of `mask` remain; False, and nothing changed, if none would."""
-        root = self.find(node)
+        root = node if self.parents[node] == node else self.find(node)
         common = self.masks[root] & mask
         if not common:
             return False
@@ -107,9 +107,12 @@ class Unifier:
         if one == other:
             return True
         if mine & (mine - 1) == 0:
-            return common == its or self.narrow(other, common, why_other)
+            if common != its:
+                self.masks[other], self.reasons[other] = common, why_other
+            return True
         if its & (its - 1) == 0:
-            return common == mine or self.narrow(one, common, why_one)
+            self.masks[one], self.reasons[one] = common, why_one
+            return True
         self.parents[other] = one
         if self.masks[one] != common or self.reasons[one] is None:
             self.reasons[one] = self.reasons[other] or self.reasons[one]
@@ -132,7 +135,7 @@ class Unifier:
         return either(self.types(node))
 
     def settled(self, node: int) -> TypeName | None:
-        root = self.find(node)
+        root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
         return "int" if self.literal[root] and mask & INT else _ONLY.get(mask)
 
@@ -418,12 +421,9 @@ class TypeInference:
                 head = _rewrite(head, turn)
             yield CheckedRule(head, body, types, rule.span)
 
-    def _settle(self, node: int) -> TypeName:
-        # An open type is in a rule with an error, or no value has it.
-        return self.unifier.settled(node) or "int"
-
-    def column_types(self, relation: str) -> tuple[TypeName, ...]:
-        return tuple([self._settle(node) for node in self.columns[relation]])
+    def column_types(self, relation: str) -> list[TypeName | None]:
+        """The types of a relation's columns; None if nothing determines one."""
+        return list(map(self.unifier.settled, self.columns[relation]))
 
     def open_columns(self, relation: str) -> dict[int, int]:
         """The columns whose type nothing determines, each with a number: one declaration would
@@ -432,7 +432,8 @@ class TypeInference:
         return {at: self.unifier.find(n) for at, n in nodes if self.unifier.settled(n) is None}
 
     def param_types(self) -> dict[str, TypeName]:
-        return {name: self._settle(node) for name, node in self.params.items()}
+        # An open type is in a rule with an error, or no value has it.
+        return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
 
 
 def _conversion(subject: str, words: str, mask: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Walks over syntax trees: variables, substitution, and the relations that a statement names.
+"""Walks over syntax trees: variables, literals, alternatives, substitution.
 
 Some modules import this one as `w`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cache
 from typing import Any, TypeVar
 
-from gdatalog.errors import Span
+from gdatalog.errors import Error, Span
 from gdatalog.parser import syntax as s
 from gdatalog.records import fields, replace
 
@@ -114,7 +114,9 @@ def conjuncts(literal: s.Literal | None) -> tuple[s.Literal, ...]:
 
 def conjunction(items: Iterable[s.Literal], span: Span) -> s.Literal:
     """One literal that holds if all of these hold; an And is never nested in another."""
-    flat = [part for item in items for part in conjuncts(item)]
+    flat: list[s.Literal] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, s.And) else (item,))
     return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
 
 
@@ -135,12 +137,28 @@ def variables(node: Node | None, *closed: type[Node]) -> dict[str, s.Var]:
     return found
 
 
+def names_in(nodes: Iterable[Node | None]) -> frozenset[str]:
+    """The names of all variables that occur."""
+    return frozenset([name for node in nodes for name in variables(node)])
+
+
 def count_variables(nodes: Iterable[Node | None]) -> Counter[str]:
     """The number of occurrences of each variable."""
     found: Counter[str] = Counter()
     for var in all_of(s.Var, *nodes):
         found[var.name] += 1
     return found
+
+
+def branching(literal: s.Literal | None) -> s.Or | None:
+    """The first `;` outside negations and aggregates."""
+    match literal:
+        case s.Or():
+            return literal
+        case s.And(items):
+            return next((found for item in items if (found := branching(item))), None)
+        case _:
+            return None
 
 
 def contains_head_aggregate(node: Node) -> bool:
@@ -192,3 +210,33 @@ def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
                 numbers += part[1]
         parts = [*apart, (own, numbers)]
     return sorted([sorted(numbers) for _, numbers in parts])
+
+
+MOST_ALTERNATIVES = 4096  # alternatives of one body
+
+
+def alternatives_of(literal: s.Literal) -> list[list[s.Literal]]:
+    """The literal in disjunctive normal form; negations are kept as they are."""
+    match literal:
+        case s.Or():
+            return [parts for item in literal.items for parts in alternatives_of(item)]
+        case s.And():
+            product: list[list[s.Literal]] = [[]]
+            for item in literal.items:
+                choices = alternatives_of(item)
+                if len(product) * len(choices) > MOST_ALTERNATIVES:
+                    raise Error(
+                        f"this body has more than {MOST_ALTERNATIVES} alternatives",
+                        literal.span,
+                        hint="give a group with `;` a name: a relation of its own",
+                    )
+                if len(choices) == 1:  # a body may have very many literals
+                    for left in product:
+                        left += choices[0]
+                    continue
+                product = [[*left, *right] for left in product for right in choices]
+            return product
+        case s.Not(body=s.Not() as inner):
+            return alternatives_of(inner.body)
+        case _:
+            return [[literal]]

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
-from gdatalog.planner.order.search_space import SearchSpace
-from gdatalog.planner.order.states import NOTHING, SearchState, VariableChoice
+from gdatalog.planner.order.search_space import NOTHING, SearchSpace, SearchState, VariableChoice
 from gdatalog.records import dataclass
 
 TURNS = 6000  # extensions of a level, before division by the square of the number of variables

@@ -19,7 +19,10 @@ def in_canonical_order(
     items: Sequence[n.Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
 ) -> list[str]:
     """The variables of the items; `asked` are in the order of the answer."""
-    names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
+    named: dict[str, None] = {}
+    for item in items:
+        named.update(dict.fromkeys(sorted(item.variables)))
+    names = list(named)
     shapes = [_shape(item) for item in items]
     places: dict[str, list[int]] = {name: [] for name in names}
     for number, (_, variables) in enumerate(shapes):

@@ -55,7 +55,8 @@ class Estimates:
         self._holding = self.formula.holding
         self._within_of = self._ranges()
         self._scopes = [self._scope(at) for at in range(len(pattern.names))]
-        self._fixed = sum([1 << at for atom in pattern.atoms if atom.fixed for at in atom.columns])
+        # The variables of atoms with constants.
+        self.fixed = sum([1 << at for atom in pattern.atoms if atom.fixed for at in atom.columns])
         self._computed = [(at, found.needs) for at, found in pattern.aggregates.items()]
         self._computed += [
             (target, needs)
@@ -84,7 +85,7 @@ class Estimates:
     def _scope(self, at: int) -> int:
         """The variables that can affect the plain estimate of a level."""
         pattern, formula = self.pattern, self.formula
-        if self.sampler is not None or formula.compares(at):
+        if self.sampler is not None or formula.compared >> at & 1:
             return pattern.everything
         found = formula.near[at]
         if at in formula.given:
@@ -159,7 +160,7 @@ class Estimates:
         for at in bits(bound & ~self.pattern.outer):
             bit = 1 << at
             rest = bound ^ bit
-            if rest and not behind[at] & bound and (near[at] & rest or self._fixed & bit):
+            if rest and not behind[at] & bound and (near[at] & rest or self.fixed & bit):
                 last.append((at, rest))
                 if rest not in self.known:
                     lacking.append(rest)
@@ -211,7 +212,7 @@ class Estimates:
     def joined(self, at: int, bound: int) -> bool:
         """Whether an atom contains the variable and a bound variable or constant."""
         bit = 1 << at
-        return bool(self.formula.near[at] & bound & ~bit or self._fixed & bit)
+        return bool(self.formula.near[at] & bound & ~bit or self.fixed & bit)
 
     def tried(self, at: int, bound: int) -> float:
         """The number of values tried for a variable, over all bindings of the path."""
@@ -254,12 +255,12 @@ class Estimates:
                 near.append(atom)
         given = self.formula.given.get(at)
         if given is not None and given.sources & ~bound == 0 and not near:
-            least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
+            least = min([given.values, *(atom.degrees(at).powers[0] for atom in atoms)])
             return LevelCost(least, len(atoms))
         if not near:
             walked = self.rows(bit)
             if len(atoms) > 1:  # the smallest root is walked
-                least = min([self.formula.roots(atom, at) for atom in atoms])
+                least = min([atom.degrees(at).powers[0] for atom in atoms])
                 walked = max(walked, least * self._within(at, bound))
             return LevelCost(walked)
         cut = self.formula.cut(at, bound)
@@ -280,7 +281,8 @@ class Estimates:
                 continue
             if parent & (parent - 1) == 0:
                 at_parent = parent.bit_length() - 1
-                keyed = (atom.known.get(at_parent) or atom.degrees(at_parent)).most == 1
+                degrees = atom.known.get(atom.columns[at_parent]) or atom.degrees(at_parent)
+                keyed = degrees.most == 1
         length = fans if length is None else length
         if self._within_of[at]:
             length *= self._within(at, bound, sampled)

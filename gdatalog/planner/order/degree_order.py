@@ -33,9 +33,10 @@ def in_degree_order(
     At most one graph is rewritten, since ranks of different graphs do not compare. The caller
     decides whether restoring values pays; without `restores`, nothing that needs it is done.
     """
-    if any(isinstance(i, n.RestoreItem) or (isinstance(i, n.AtomItem) and i.ranked) for i in items):
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
+    if n.RestoreItem in map(type, items) or any(atom.ranked for atom in atoms):
         return tuple(items)
-    relations = [item.relation for item in items if isinstance(item, n.AtomItem)]
+    relations = [atom.relation for atom in atoms]
     for relation, count in Counter(relations).items() if len(relations) > 2 else ():
         if count >= 3:  # a triangle has three
             found = _ranked(items, relation, outer, live, bag, restores, inputs)
@@ -54,7 +55,7 @@ def _ranked(
     inputs: PlanInputs,
 ) -> tuple[n.Item, ...] | None:
     """The items with ranks in place of a graph's vertices; None if that is not sound."""
-    edges = (item for item in e.edges_in(items) if item.relation == relation)
+    edges = [item for item in e.edges_in(items) if item.relation == relation]
     atoms = [item for item in edges if item.variables.isdisjoint(outer)]
     near = n.variables_of(atoms)
     tests = [item for item in items if e.operator(item) and item.variables <= near]
@@ -62,9 +63,9 @@ def _ranked(
     chains = e.chains_of(order) if order else None
     if not order or chains is None:
         return None
-    names = list(dict.fromkeys(name for atom in atoms for name in e.edge_of(atom) or ()))
-    own = {*atoms, *tests}
-    late = [item for item in items if item not in own]
+    names = list(dict.fromkeys([name for atom in atoms for name in atom.edge or ()]))
+    own = set(map(id, (*atoms, *tests)))
+    late = [item for item in items if id(item) not in own]
     needed = (live | n.variables_of(late)) & near
     if (needed and not restores) or not _promising(chains, e.pairs_of(atoms), needed, bag):
         return None

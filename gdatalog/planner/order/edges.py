@@ -28,25 +28,16 @@ def rankable(size: RelationStatistics) -> bool:
 
 def edge_of(item: n.Item) -> Pair | None:
     """The variables of an atom with two different variables; None for other items."""
-    if isinstance(item, n.AtomItem) and len(item.args) == 2:
-        a, b = item.args
-        if isinstance(a, Slot) and isinstance(b, Slot) and a.name != b.name:
-            return a.name, b.name
-    return None
+    return item.edge if isinstance(item, n.AtomItem) else None
 
 
 def edges_in(items: Iterable[n.Item]) -> list[n.AtomItem]:
-    return [item for item in items if isinstance(item, n.AtomItem) and edge_of(item) is not None]
+    return [item for item in items if isinstance(item, n.AtomItem) and item.edge is not None]
 
 
 def pairs_of(items: Iterable[n.Item]) -> set[Names]:
     """The pairs of variables that edges connect."""
-    found = set()
-    for item in items:
-        edge = edge_of(item)
-        if edge is not None:
-            found.add(frozenset(edge))
-    return found
+    return {edge.variables for edge in edges_in(items)}
 
 
 def operator(item: n.Item) -> str | None:

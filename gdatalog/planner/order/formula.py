@@ -73,10 +73,10 @@ class Formula:
         # By variable: those that comparisons place below it, and those that an atom's rows do.
         # (A mirrored atom has rows in both directions.)
         self._under, self._within = [0] * len(names), [0] * len(names)
-        self._compared = 0  # variables
+        self.compared = 0  # variables
         for low, high in pattern.below:
             self._under[high] |= 1 << low
-            self._compared |= 1 << low | 1 << high
+            self.compared |= 1 << low | 1 << high
         for atom in pattern.atoms:
             for low, high in () if atom.mirrored else atom.ascending:
                 self._within[high] |= 1 << low
@@ -164,11 +164,11 @@ class Formula:
                 columns.append(atom.columns[at])
             count = len(columns)
             if atom.mirrored:
-                powers = size.degrees(0, (), atom.ranked).powers
+                powers = atom.of_column(None).powers
                 found = powers[count - 1] / max(1.0, powers[0]) ** len(atom.fixed)
             else:
                 if count == 1:
-                    found = size.degrees(columns[0], atom.tests).powers[0]
+                    found = atom.of_column(columns[0]).powers[0]
                 else:
                     if len(atom.columns) <= WIDE:
                         found = float(size.distinct(frozenset(columns)))
@@ -177,7 +177,7 @@ class Formula:
                     if atom.tests:
                         found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
-                    found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+                    found /= max(1.0, atom.of_column(column).powers[0])
             atom.paths[bound] = found
         return found
 
@@ -254,14 +254,10 @@ class Formula:
         sides = ((at, atom) for at in bits(whole) for atom in self.holding[at])
         return max((1.0, *(atom.spread(at).powers[0] for at, atom in sides)))
 
-    def roots(self, atom: PatternAtom, at: int) -> float:
-        """The number of values of a variable in an atom."""
-        return atom.degrees(at).powers[0]
-
     def fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """The length of an atom's list of a variable's values, for a binding of the path."""
         known = atom.mask & bound
-        values = (atom.known.get(at) or atom.degrees(at)).powers[0]
+        values = (atom.known.get(atom.columns[at]) or atom.degrees(at)).powers[0]
         wide = len(atom.columns) + len(atom.fixed) > 2
         wider = 0.0
         if wide or atom.fixed or not known:
@@ -271,7 +267,7 @@ class Formula:
             return min(wider / max(TINY, paths), values)
         # Size-biased: values with many rows are in many bindings.
         parent = known.bit_length() - 1
-        degrees = atom.known.get(parent) or atom.degrees(parent)
+        degrees = atom.known.get(atom.columns[parent]) or atom.degrees(parent)
         powers = degrees.powers
         many = min(self._uses(atom, parent, bound), len(powers) - 2)
         met = self._met(atom, parent, bound) if atom.ranked else None
@@ -328,16 +324,12 @@ class Formula:
 
     # ------------------------------------------------------------------- of comparisons
 
-    def compares(self, at: int) -> bool:
-        """Whether a variable is compared with others."""
-        return bool(self._compared >> at & 1)
-
     def _ordered(self, bound: int) -> float:
         """The selectivity of the comparisons that no atom's rows imply, assuming random order."""
-        among = bound & self._compared
+        among = bound & self.compared
         if not among:
             return 1.0
-        if self._compared.bit_count() > COMPARED:
+        if self.compared.bit_count() > COMPARED:
             pairs = sum(
                 (self._under[at] & ~self._within[at] & among).bit_count() for at in bits(among)
             )
@@ -364,12 +356,12 @@ class Formula:
 
     def cut(self, at: int, bound: int) -> float:
         """The share of a list that comparisons with bound variables leave."""
-        if not self._compared >> at & 1:
+        if not self.compared >> at & 1:
             return 1.0
-        bound &= self._compared
+        bound &= self.compared
         if not bound:
             return 1.0
-        if self._compared.bit_count() > COMPARED:
+        if self.compared.bit_count() > COMPARED:
             return 0.5 if self._under[at] & bound else 1.0
         known, wider = self._orders[0], bound | 1 << at
         before, after = known.get(bound), known.get(wider)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from math import frexp
 
 from gdatalog.planner.observed import Answer, Observed, Question
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.search import best_order
-from gdatalog.planner.order.search_space import FREE
-from gdatalog.planner.order.states import Order
+from gdatalog.planner.order.search_space import FREE, Order
 from gdatalog.records import dataclass
 from gdatalog.settings import Thresholds
 
@@ -82,16 +81,14 @@ class FoundOrder:
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
     """A key that is equal for patterns which can share an order."""
-    numbers: dict[object, int] = {}
+    assumed: dict[object, int] = {}
+    given, aggregates, ranges = pattern.given, pattern.aggregates, pattern.ranges
     return (
         len(pattern.names),
-        tuple([_atom(atom, numbers) for atom in pattern.atoms]),
-        tuple([(given.variable, given.sources, _power(given.values)) for given in pattern.given]),
-        tuple([(at, each.needs, _power(each.cost)) for at, each in pattern.aggregates.items()]),
-        tuple(
-            (at, cut.bounds, _power(cut.values), *((*near, _power(x)) for *near, x in cut.rows))
-            for at, cut in pattern.ranges.items()
-        ),
+        tuple([_atom(atom, assumed) for atom in pattern.atoms]),
+        tuple([(each.variable, each.sources) for each in given]),
+        tuple([(at, each.needs) for at, each in aggregates.items()]),
+        tuple([(at, cut.bounds, *[row[:2] for row in cut.rows]) for at, cut in ranges.items()]),
         (*pattern.links,),
         (*pattern.late,),
         (*pattern.equations,),
@@ -103,30 +100,37 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
         (*pattern.lower,),
         (pattern.risky, pattern.computed, pattern.outer, pattern.live, pattern.outputs),
         (pattern.bag, pattern.compacts),
-        _power(rows),
+        _powers(
+            [
+                rows,
+                *[each.values for each in given],
+                *[each.cost for each in aggregates.values()],
+                *[cut.values for cut in ranges.values()],
+                *[times for cut in ranges.values() for *_, times in cut.rows],
+            ]
+        ),
     )
 
 
-def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
+def _atom(atom: PatternAtom, known: dict[object, int]) -> Hashable:
     """An atom. Relations with assumed sizes are numbered from 0 in each pattern."""
-    size, ranked = atom.size, atom.ranked
+    size = atom.size
     reads: tuple[Hashable, ...] = (atom.source, atom.kind)
     if size.assumed:
-        reads = tuple([numbers.setdefault(each, len(numbers)) for each in reads])
-    columns = (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed})
-    tests = () if atom.mirrored else atom.tests
-    found: list[Hashable] = [
+        reads = tuple([known.setdefault(each, len(known)) for each in reads])
+    numbers: list[float] = [size.rows]
+    sorts: list[bool] = []
+    for column in (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed}):
+        powers = atom.of_column(None if atom.mirrored else column).powers
+        numbers += (powers[0], powers[2] / max(1.0, powers[1]))
+        sorts.append(atom.sorting(column) > FREE)
+    return (
         *reads,
         tuple(atom.columns.items()),
-        (atom.fixed, atom.tests, ranked, atom.mirrored, atom.ascending, size.assumed),
-        _power(size.rows),
-    ]
-    for column in columns:
-        powers = size.degrees(column, tests, ranked).powers
-        found.append(_power(powers[0]))
-        found.append(_power(powers[2] / max(1.0, powers[1])))
-        found.append(size.sorting(column, atom.tests, ranked) > FREE)
-    return tuple(found)
+        (atom.fixed, atom.tests, atom.ranked, atom.mirrored, atom.ascending, size.assumed),
+        _powers(numbers),
+        *sorts,
+    )
 
 
 def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
@@ -141,6 +145,6 @@ def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
     )
 
 
-def _power(number: float) -> int:
-    """The power of four of a number."""
-    return frexp(number)[1] >> 1 if number > 0 else -100
+def _powers(numbers: Sequence[float]) -> tuple[int, ...]:
+    """The powers of four of some numbers."""
+    return tuple([frexp(number)[1] >> 1 if number > 0 else -100 for number in numbers])

@@ -51,7 +51,7 @@ class PatternAtom:
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row
     turned: bool  # whether its two columns are interchangeable
-    known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
+    known: dict[int | None, Degrees] = field(default_factory=dict)  # see `of_column`
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
     sorts: dict[int, int] = field(default_factory=dict)  # rows to sort for an index, by column
 
@@ -60,16 +60,26 @@ class PatternAtom:
 
         For these, the share of orders of all variables that satisfy them is more accurate.
         """
-        if not self.mirrored:
-            return self.degrees(at)
-        return self.size.degrees(0, (), self.ranked)
+        return self.of_column(None if self.mirrored else self.columns[at])
 
     def degrees(self, at: int) -> Degrees:
         """The degree moments of a variable's column."""
-        found = self.known.get(at)
+        column = self.columns[at]
+        return self.known.get(column) or self.of_column(column)
+
+    def of_column(self, column: int | None) -> Degrees:
+        """The degree moments of a column; None: of either one, without comparisons."""
+        found = self.known.get(column)
         if found is None:
-            found = self.size.degrees(self.columns[at], self.tests, self.ranked)
-            self.known[at] = found
+            own = (0, ()) if column is None else (column, self.tests)
+            found = self.known[column] = self.size.degrees(*own, self.ranked)
+        return found
+
+    def sorting(self, column: int) -> int:
+        """How many rows must be sorted for an index that begins with a column."""
+        found = self.sorts.get(column)
+        if found is None:
+            found = self.sorts[column] = self.size.sorting(column, self.tests, self.ranked)
         return found
 
     def lists(self, at: int, ranked: bool = True) -> AdjacencyLists | None:

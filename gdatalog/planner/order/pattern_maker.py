@@ -7,8 +7,8 @@ from math import inf, prod
 
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
+from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order.atoms import AtomState
 from gdatalog.planner.order.canonical_order import in_canonical_order
 from gdatalog.planner.order.pattern import (
     Aggregated,

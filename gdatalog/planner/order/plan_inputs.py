@@ -1,18 +1,35 @@
-"""What plans are made from."""
+"""What plans are made from, and a bound on what planning may try."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from gdatalog.plan.join_plan import Expr
 from gdatalog.planner.observed import Observed
 from gdatalog.planner.order.order_cache import Orders
-from gdatalog.planner.order.steps import Steps
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.statistics import Looked, Statistics, known_value
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
 from gdatalog.values import Value
+
+
+class OutOfSteps(Exception):
+    """The steps are used up: what was found so far has to do."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps that are left: not seconds, so that the same program gets the same plan each time.
+    One is about a literal that is looked at, 1 or 2 microseconds."""
+
+    left: float = inf
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise OutOfSteps
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Search for the cheapest order of variables, as a tree.
 
 Up to `Thresholds.ordered_exactly` variables, the search is exhaustive. A single atom needs no
-search (`single_atom.py`). Beyond, it is a beam search (`beam.py`). During the search, a branch
+search (`single_order`). Beyond, it is a beam search (`beam.py`). During the search, a branch
 costs what a small beam finds. The chosen branches are then searched again with the full beam.
 
 Where the head needs few groups of rows compared, the order may start with a variable of the head:
@@ -15,13 +15,75 @@ from collections.abc import Iterator
 from math import inf
 
 from gdatalog.planner.order.beam import FEWEST, TURNS, extend
-from gdatalog.planner.order.formula import TINY
-from gdatalog.planner.order.pattern import QueryPattern
+from gdatalog.planner.order.cost import LevelCost
+from gdatalog.planner.order.formula import TINY, Formula
+from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
-from gdatalog.planner.order.search_space import SearchSpace
-from gdatalog.planner.order.single_atom import MOST_ORDERED, single_order
-from gdatalog.planner.order.states import NOTHING, Order, SearchState, VariableChoice
+from gdatalog.planner.order.search_space import (
+    NOTHING,
+    Order,
+    SearchSpace,
+    SearchState,
+    VariableChoice,
+)
 from gdatalog.settings import Thresholds
+
+MOST_ORDERED = 5  # most variables for which all orders are compared
+
+
+def single_order(pattern: QueryPattern, rows: float) -> Order | None:
+    """The order of a body with one atom, for `rows` outer rows; None if values are also generated
+    or aggregated, or if one row is enough.
+
+    Columns compared with constants come first, then columns with the fewest values, until these
+    identify the rows. Further columns cost the same in every order: columns of the answer follow in
+    its order, then the others.
+    """
+    if pattern.given or pattern.aggregates or not (pattern.bag or pattern.live):
+        return None
+    (atom,) = pattern.atoms
+    formula = Formula(pattern)
+    path = pattern.closed(pattern.outer, pattern.everything)
+    columns = _in_order(pattern, atom, path)
+    order = Order()
+    scale = rows / max(formula.rows(pattern.outer), TINY)
+    for number, at in enumerate(columns, 1):
+        wider = path | 1 << at
+        known, mine = atom.mask & path, atom.mask & wider
+        before = formula.rows(path) * scale
+        lists = formula.paths(atom, mine) / max(TINY, formula.paths(atom, known) if known else 1.0)
+        last = number == len(columns) and pattern.bag and not pattern.live >> at & 1
+        order.work += (
+            before if last and number > 1 else before * min(lists, atom.degrees(at).powers[0])
+        )
+        order.rank[pattern.names[at]] = number
+        order.estimates[pattern.names[at]] = formula.rows(wider, path) * scale
+        path = pattern.closed(wider, pattern.everything, 1 << at)
+        formula.rows(path, wider)
+    return order
+
+
+def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
+    """The variables that the atom binds, in their order."""
+    left = [at for at in atom.columns if not (path | pattern.computed) >> at & 1]
+    values = {at: atom.degrees(at).powers[0] for at in left}
+    ranges = pattern.ranges
+    limited = sorted(
+        (at for at in left if at in ranges), key=lambda at: (ranges[at].share(0) * values[at], at)
+    )
+    found = limited
+    share, wanted = 1.0, atom.size.rows
+    for at in limited:
+        share *= values[at]
+    for at in sorted([at for at in left if at not in ranges], key=lambda at: (values[at], at)):
+        if share >= wanted:
+            break
+        share *= values[at]
+        found.append(at)
+    asked = [at for at in pattern.outputs if at in values]
+    asked += [at for at in bits(pattern.live) if at in values]
+    return list(dict.fromkeys((*found, *asked, *left)))
+
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
 # if rows do not come in the order of the head.
@@ -75,17 +137,19 @@ class Search(SearchSpace):
         known, estimates, rows_of = self._found, self.estimates, self.estimates.known
         candidates = self.candidates(place)
         least: dict[int, float] = {}
+        levels: dict[int, LevelCost] = {}
         if len(candidates) > 1:
             # Cheapest first, to prune the others.
             rows = estimates.rows(place.path)
             for at in candidates:
-                least[at] = rows * estimates.level(at, place.path, place.made).tried
+                levels[at] = estimates.level(at, place.path, place.made)
+                least[at] = rows * levels[at].tried
             candidates = sorted(least, key=least.__getitem__)
         found, total = VariableChoice(inf, inf, 0.0, -1), inf
         for at in candidates:
             if least and least[at] > total and not place.exists and place.rest != 1 << at:
                 break
-            turn = self.turn(at, place)
+            turn = self.turn(at, place, levels.get(at))
             choice = self.step_cost(at, place, turn)
             for below, rows in (*turn.parts, (turn.next, turn.rows)):
                 # The cost is exact only up to that of the best choice.

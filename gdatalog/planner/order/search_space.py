@@ -1,4 +1,4 @@
-"""The states that the search for an order goes through, and what it costs to go on from one.
+"""The states that the search for an order goes through, the costs of going on, and its result.
 
 A state is a pair of sets: `rest`, the variables to bind, and `path`, the known ones (bound, and
 still needed). Components of the rest without variables of the answer become branches, `exists`
@@ -13,13 +13,83 @@ from abc import ABC, abstractmethod
 from functools import reduce
 from math import inf
 from operator import or_
+from typing import NamedTuple
 
-from gdatalog.planner.order.cost import Estimates, Made
+from gdatalog.planner.order.cost import NONE, Estimates, LevelCost, Made
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
-from gdatalog.planner.order.states import Extension, SearchState, VariableChoice
+from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
+
+
+@dataclass(slots=True)
+class Order:
+    """The result of the search: ranks of variables, and estimates."""
+
+    rank: dict[str, int] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # bindings after each variable
+    work: float = 0.0  # values tried, at all levels
+
+
+class SearchState(NamedTuple):
+    """A state of the search: the known variables, and those still to be bound.
+
+    `exists`: one match is enough. `made`: intersections that later levels can reuse. `due`: an
+    aggregate that must be computed next.
+    """
+
+    path: int
+    rest: int
+    exists: bool
+    made: Made = NONE
+    due: int | None = None
+
+
+class VariableChoice(NamedTuple):
+    """The variable to bind next, and the cost of binding all remaining ones.
+
+    `cost` and `work` (values tried) are for the rows that arrive; indexes are built once.
+    """
+
+    cost: float
+    work: float
+    indexes: float
+    variable: int
+
+    @property
+    def total(self) -> float:
+        return self.cost + self.indexes
+
+    def plus(self, later: VariableChoice, share: float) -> VariableChoice:
+        """The same with the cost of binding later ones, to which a share of the rows comes."""
+        cost, work = self.cost + later.cost * share, self.work + later.work * share
+        return VariableChoice(cost, work, self.indexes + later.indexes, self.variable)
+
+    def better(self, other: VariableChoice) -> bool:
+        """Whether it costs less, or the same with fewer values tried; tolerant of rounding."""
+        total, its = self.cost + self.indexes, other.cost + other.indexes
+        if abs(total - its) > 1e-9 * its:
+            return total < its
+        return self.work < other.work * (1 - 1e-9)
+
+
+NOTHING = VariableChoice(0.0, 0.0, 0.0, -1)
+
+
+@dataclass(slots=True)
+class Extension:
+    """The state and the costs after binding a variable."""
+
+    level: LevelCost
+    before: float  # bindings of the path
+    tried: float  # values tried, over all rows of the path
+    after: float  # bindings with the variable
+    rows: float  # bindings that continue
+    next: SearchState
+    parts: list[tuple[SearchState, float]] = field(default_factory=list)  # branches, their rows
+    extra: float = 0.0  # the cost of passing rows on
+
 
 # Costs, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
@@ -51,11 +121,12 @@ class SearchSpace(ABC):
         if place.due is not None:
             return [place.due]
         free = place.rest & ~pattern.computed
+        near, fixed = estimates.formula.near, estimates.fixed
         first, found = [], []
         for at in bits(free):
             if not pattern.before[at] & free:
                 first.append(at)
-                if estimates.joined(at, place.path):
+                if near[at] & place.path or fixed >> at & 1:
                     found.append(at)
         computed = self._aggregates(place) if pattern.aggregates else []
         if found or not free:
@@ -112,7 +183,11 @@ class SearchSpace(ABC):
         cost += turn.extra
         # The work of an aggregate is counted when its branch is planned.
         work = 0.0 if at in self.pattern.aggregates else turn.tried
-        return VariableChoice(cost, work, self._index(at, place.path), at)
+        key = at, place.path & self.estimates.formula.near[at]
+        indexes = self._indexes.get(key)
+        if indexes is None:
+            indexes = self._indexes[key] = self._index(*key)
+        return VariableChoice(cost, work, indexes, at)
 
     @abstractmethod
     def branch(self, place: SearchState) -> VariableChoice:
@@ -121,17 +196,18 @@ class SearchSpace(ABC):
     def share(self, place: SearchState, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
 
-    def turn(self, at: int, place: SearchState) -> Extension:
-        """The state and the costs after binding a variable."""
+    def turn(self, at: int, place: SearchState, level: LevelCost | None = None) -> Extension:
+        """The state and the costs after binding a variable; `level`: its cost, if it is known."""
         found = self._turns.get((at, place))
         if found is not None:
             return found
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
-        bound = pattern.closed(path | bit, rest, bit)
+        bound = pattern.closed(path | bit, rest, bit) if pattern.equations else path | bit
         left = rest & ~bound
-        level, known = estimates.level(at, path, made), estimates.known
+        known = estimates.known
+        level = estimates.level(at, path, made) if level is None else level
         before, after = known.get(path), known.get(path | bit)
         before = estimates.rows(path) if before is None else before
         tried = before * level.tried
@@ -248,7 +324,7 @@ class SearchSpace(ABC):
                     if output != at and at not in pattern.aggregates:
                         turn.extra += UNORDERED * turn.after  # the answer has to be sorted
                     break
-        if pattern.compacts and rest:
+        if pattern.compacts and rest and bound & ~pattern.live:
             kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
             few = self.estimates.rows(kept, bound) if kept != bound else inf
             if few < 0.9 * turn.rows:
@@ -259,20 +335,12 @@ class SearchSpace(ABC):
 
     def _index(self, at: int, path: int) -> float:
         """The cost of building missing indexes of atoms whose first column is bound here."""
-        key = (at, path & self.estimates.formula.near[at])
-        found = self._indexes.get(key)
-        if found is None:
-            sorts: dict[object, int] = {}
-            for atom in self.estimates.formula.holding[at]:
-                if not atom.fixed and not atom.mask & path:
-                    column = atom.columns[at]
-                    rows = atom.sorts.get(column)
-                    if rows is None:
-                        rows = atom.size.sorting(column, atom.tests, atom.ranked)
-                        atom.sorts[column] = rows
-                    sorts[atom.source, column] = max(0, rows - FREE)
-            found = self._indexes[key] = SORT * sum(sorts.values())
-        return found
+        sorts: dict[object, int] = {}
+        for atom in self.estimates.formula.holding[at]:
+            if not atom.fixed and not atom.mask & path:
+                column = atom.columns[at]
+                sorts[atom.source, column] = max(0, atom.sorting(column) - FREE)
+        return SORT * sum(sorts.values())
 
 
 def _worth(cost: float, passed: float) -> float:

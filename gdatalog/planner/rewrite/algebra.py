@@ -22,8 +22,7 @@ from gdatalog.plan.join_plan import JoinPlan, Term
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.order.loop_work import work_of
-from gdatalog.planner.order.plan_inputs import PlanInputs
-from gdatalog.planner.order.steps import OutOfSteps, Steps
+from gdatalog.planner.order.plan_inputs import OutOfSteps, PlanInputs, Steps
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.elimination import Elimination

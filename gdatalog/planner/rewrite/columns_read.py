@@ -23,7 +23,7 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     read: dict[str, set[int]] = {}
     for stratum in checked.strata:
         for rule in stratum.rules:
-            times = w.count_variables((*rule.head.args, rule.body))
+            times = rule.uses
             for atom, counted in _atoms(rule.body, rule.aggregated):
                 if atom.name in names:
                     read.setdefault(atom.name, set()).update(

@@ -37,8 +37,8 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     read = [atom for atom in w.all_of(s.Atom, *nodes) if atom.name in columns]
     if not read:
         return rule
-    uses = w.count_variables(nodes)
     items = w.conjuncts(rule.body)
+    uses = rule.uses
     changed = tuple([_counted(item, columns, uses) for item in items])
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
     if None in changed or len(rewritten) != 1 or len(read) != 1:
@@ -62,7 +62,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
 
 def _asked(rule: CheckedRule, atom: s.Atom) -> int:
     """The first column of an atom that the rest of the rule reads; 0 if there is none."""
-    uses = w.count_variables((*rule.head.args, rule.body))
+    uses = rule.uses
     asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
     return asked[0] if asked else 0
 

@@ -18,20 +18,196 @@ bindings as before. Rules with aggregates, and strata with lattice aggregates, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.rewrite.cuts import Cut, atoms_of, cuts_of, names_in, plain
+from gdatalog.planner.rewrite.passing import branches
 from gdatalog.planner.rewrite.rounds_cost import PARTNERS, Collapse, FixpointRelation, names_of
-from gdatalog.planner.rewrite.signatures import Signature, signature_of
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Applied, Thresholds
 from gdatalog.values import TypeName
+
+ORDERS = 5  # most literals whose orders are compared; more are sorted by their texts
+# Texts of literals with numbered variables, and the numbers of the live ones.
+Signature = tuple[tuple[str, ...], tuple[int, ...]]
+
+
+def signature_of(
+    part: Sequence[s.Literal], live: Collection[str]
+) -> tuple[Signature, Mapping[str, int]]:
+    """The signature of a part, independent of names, and the number of each variable."""
+    blank = sorted(map(LiteralText.of, part), key=lambda literal: literal.format({}))
+    orders = _least_texts(blank, {}) if len(blank) <= ORDERS else [_in_turn(blank)]
+    signatures = (
+        ((texts, tuple(sorted([numbers[name] for name in live]))), numbers)
+        for texts, numbers in orders
+    )
+    return min(signatures, key=lambda found: found[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralText:
+    """The text of a literal, cut at its variables. `order`: each of these once."""
+
+    pieces: tuple[str, ...]  # in turns with the variables
+    names: tuple[str, ...]
+    order: tuple[str, ...]
+
+    @staticmethod
+    def of(literal: s.Literal) -> LiteralText:
+        order = tuple(w.variables(literal))
+        marks = {name: f"\0{number}\0" for number, name in enumerate(order)}
+        pieces = format_node(_renamed(literal, marks)).split("\0")
+        names = tuple([order[int(number)] for number in pieces[1::2]])
+        return LiteralText(tuple(pieces[::2]), names, order)
+
+    def numbered(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """The numbers of variables, with those of this literal."""
+        more = dict(numbers)
+        for name in self.order:
+            more.setdefault(name, len(more))
+        return more
+
+    def format(self, numbers: Mapping[str, int]) -> str:
+        """The text with numbers for names; "v" for a variable without one."""
+        first, *others = self.pieces
+        texts = [first]
+        for name, piece in zip(self.names, others, strict=True):
+            texts += (f"v{numbers[name]}" if name in numbers else "v", piece)
+        return "".join(texts)
+
+
+def _in_turn(literals: Sequence[LiteralText]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The texts of literals in this order, and the number of each variable."""
+    numbers: dict[str, int] = {}
+    for literal in literals:
+        numbers = literal.numbered(numbers)
+    return tuple([literal.format(numbers) for literal in literals]), numbers
+
+
+def _least_texts(
+    left: Sequence[LiteralText], numbers: Mapping[str, int], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, int]]]:
+    """The same for the orders of literals whose texts come first, beginning with `before`."""
+    if not left:
+        yield before, numbers
+        return
+    numbered = [literal.numbered(numbers) for literal in left]
+    texts = [literal.format(more) for literal, more in zip(left, numbered, strict=True)]
+    least = min(texts)
+    for at, text in enumerate(texts):
+        if text == least:
+            yield from _least_texts((*left[:at], *left[at + 1 :]), numbered[at], (*before, text))
+
+
+def _renamed(node: w.N, names: Mapping[str, str]) -> w.N:
+    """The node with renamed variables."""
+    if isinstance(node, s.Var):
+        return replace(node, name=names[node.name])
+    return w.rebuild(node, lambda part: _renamed(part, names))
+
+
+MOST_ATOMS = 7  # larger bodies are not split
+TESTS = (s.Compare, s.Member, s.Distinct, s.Not, s.Test)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A rule split in two: `part` derives the live variables, and `rest` joins them."""
+
+    part: tuple[s.Literal, ...]
+    live: tuple[str, ...]
+    dead: tuple[str, ...]
+    rest: tuple[s.Literal, ...]
+    # of variables that occur only in witnesses
+    types: Mapping[str, TypeName] = field(default_factory=dict)
+
+
+def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
+    """The ways to split a rule in two; `recursive`: whether a relation has a delta."""
+    if rule.body is None:
+        return []
+    literals = w.conjuncts(rule.body)
+    atoms = atoms_of(literals)
+    if not 2 <= len(atoms) <= MOST_ATOMS or not any(recursive(a.name) for a in atoms):
+        return []
+    if any(isinstance(part, (s.Aggregate, s.Or)) for part in w.walk(rule.body)):
+        return []
+    cutting = Cutting(rule, literals, recursive)
+    sizes = range(1, len(atoms))
+    plain_ones = [atom for atom in atoms if plain(atom)]
+    cuts = (
+        cutting.cut(chosen)
+        for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
+        if any(recursive(atom.name) for atom in chosen)
+        and len(w.connected([cutting.names[id(atom)] for atom in chosen])) == 1
+    )
+    return [cut for cut in cuts if cut is not None]
+
+
+class Cutting:
+    """Cuts one rule in several ways: the names in its head and literals are looked up once."""
+
+    def __init__(
+        self, rule: CheckedRule, literals: Sequence[s.Literal], recursive: Callable[[str], bool]
+    ) -> None:
+        self.literals = literals
+        self.recursive = recursive
+        self.names = {id(each): w.names_in([each]) for each in literals}
+        self.head = w.names_in(rule.head.args)
+        self.order = _in_order(rule)
+        # The tests that may be evaluated early, with the variables that they share with others.
+        self.tests: dict[int, frozenset[str]] = {}
+        for each in literals:
+            if isinstance(each, TESTS) and plain(each):
+                others = (self.names[id(part)] for part in literals if part is not each)
+                self.tests[id(each)] = self.names[id(each)] & self.head.union(*others)
+
+    def cut(self, chosen: Sequence[s.Atom]) -> Cut | None:
+        names, literals = self.names, self.literals
+        bound = frozenset[str]().union(*(names[id(atom)] for atom in chosen))
+        own = set(map(id, chosen))
+        inside = [each for each in literals if id(each) in own or self._tests(each, bound)]
+        own.update(map(id, inside))
+        rest = [each for each in literals if id(each) not in own]
+        needed = self.head.union(*(names[id(each)] for each in rest))
+        live = tuple([name for name in self.order if name in bound & needed])
+        uses = Counter(name for part in inside for name in names[id(part)])
+        others = (names[id(atom)] for atom in chosen if not self.recursive(atom.name))
+        once = {name for name in frozenset[str]().union(*others) if uses[name] == 1}
+        dead = tuple([name for name in self.order if name in bound - needed - once])
+        # If the rest binds no variable of the head, it only filters rows.
+        if not live or not dead or self.head <= bound:
+            return None
+        return Cut(tuple(inside), live, dead, tuple(rest))
+
+    def _tests(self, literal: s.Literal, bound: frozenset[str]) -> bool:
+        """Whether a literal only tests variables that atoms bind; its other variables are local."""
+        shared = self.tests.get(id(literal))
+        return shared is not None and shared <= bound
+
+
+def plain(literal: s.Literal) -> bool:
+    """Whether a literal computes nothing, so that it can be evaluated earlier."""
+    computes = (s.FunctionCall, s.Chain, s.Cast, s.Aggregate)
+    return not any(isinstance(part, computes) for part in w.walk(literal))
+
+
+def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:
+    return [literal for literal in literals if isinstance(literal, s.Atom)]
+
+
+def _in_order(rule: CheckedRule) -> list[str]:
+    """A rule's variables in order of appearance, the head's first."""
+    nodes = [*rule.head.args, *w.conjuncts(rule.body)]
+    return list(dict.fromkeys(name for node in nodes for name in w.variables(node)))
+
 
 PART = "~"  # stands for the relation of a part that is thought of
 
@@ -98,10 +274,7 @@ class RuleSplitting:
         kinds = set(map(type, w.walk(rule.body)))
         if rule.body is None or s.Or not in kinds or s.Aggregate in kinds:
             return [rule]
-        rules = [
-            replace(rule, body=w.conjunction(parts, rule.span))
-            for parts in alternatives_of(rule.body)
-        ]
+        rules = list(branches(rule))
         return rules if any(map(self._cuts, rules)) else [rule]
 
     def _cuts(self, rule: CheckedRule) -> list[Cut]:
@@ -155,7 +328,7 @@ class RuleSplitting:
         if not cuts or rule.body is None:
             return None
         work = [self._work(rule, cut) for cut in cuts]
-        whole = self._cost(w.conjuncts(rule.body), names_in(rule.head.args))
+        whole = self._cost(w.conjuncts(rule.body), w.names_in(rule.head.args))
         if not self.always and min(work) > self.thresholds.dead_variables_share * whole:
             return None
         return cuts[work.index(min(work))]
@@ -169,7 +342,7 @@ class RuleSplitting:
         # A part wider than the head can have more rows than the rule derives, and its estimate
         # ignores correlation: so it is penalised.
         wider = max(0, len(cut.live) - len(rule.head.args))
-        return PARTNERS**wider * (first + self._cost(rest, names_in(rule.head.args)))
+        return PARTNERS**wider * (first + self._cost(rest, w.names_in(rule.head.args)))
 
     def _estimate(self, cut: Cut) -> FixpointRelation:
         atoms = atoms_of(cut.part)
@@ -180,7 +353,7 @@ class RuleSplitting:
         atoms = atoms_of(literals)
         others = [literal for literal in literals if not isinstance(literal, s.Atom)]
         recursive = {atom.name for atom in atoms if self._recursive(atom.name)}
-        return self.estimates.work(atoms, wanted | names_in(others), recursive)
+        return self.estimates.work(atoms, wanted | w.names_in(others), recursive)
 
     def _with_witnesses(self, cut: Cut) -> Cut:
         """Adds semi-joins with atoms of the rest to the part, if they seem to filter rows."""

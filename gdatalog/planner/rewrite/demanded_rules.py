@@ -27,10 +27,11 @@ from gdatalog.planner.rewrite.adornments import (
     BindingSource,
     Columns,
     Constants,
+    KnownBindings,
     adorned,
+    is_plain,
     one_constant,
 )
-from gdatalog.planner.rewrite.known_bindings import KnownBindings, is_plain
 from gdatalog.planner.rewrite.passing import (
     branches,
     closures,

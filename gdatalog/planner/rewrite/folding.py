@@ -20,9 +20,15 @@ from gdatalog.records import replace
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName, Value
 
+_CALLS = (FunctionCall, Chain)
 
-def folded(checked: Checked) -> Checked:
-    """The program with constant expressions replaced by their values."""
+
+def fold_constants(checked: Checked) -> Checked:
+    """Constant expressions are replaced by their values."""
+    rules = [rule for stratum in checked.strata for rule in stratum.rules]
+    calls = [part for rule in rules for part in rule.parts if isinstance(part, _CALLS)]
+    if not any(map(_foldable, calls)):
+        return checked
     strata = tuple([replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata])
     return replace(checked, strata=strata)
 
@@ -42,9 +48,6 @@ def value_of(
 
 
 def _rule(rule: CheckedRule) -> CheckedRule:
-    calls = [part for part in rule.parts if isinstance(part, FunctionCall | Chain)]
-    if not any(map(_foldable, calls)):
-        return rule
     head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
     return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
 

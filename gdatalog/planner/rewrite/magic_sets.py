@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdatalog.planner.check import Checked, Stratum
+from gdatalog.planner.rewrite.adornments import KnownBindings
 from gdatalog.planner.rewrite.demanded_rules import Specialised
-from gdatalog.planner.rewrite.known_bindings import KnownBindings
 from gdatalog.planner.rewrite.passing import read_by
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.planner.rewrite.rewriting import Attempt, Measured

@@ -13,7 +13,18 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import inf, prod
 
-from gdatalog.plan.join_plan import Constant, JoinPlan, Slot, Step, Tally, Version
+from gdatalog.plan.join_plan import (
+    Branch,
+    Constant,
+    Filter,
+    Join,
+    JoinPlan,
+    Seek,
+    Slot,
+    Step,
+    Tally,
+    Version,
+)
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
@@ -21,9 +32,9 @@ from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, places
 from gdatalog.planner.order.edges import ends, operator, types_of
 from gdatalog.planner.order.loop_work import work_of
 from gdatalog.planner.order.plan_inputs import PlanInputs
-from gdatalog.planner.order.states import Order
+from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.rewrite import outer_plans, parts
+from gdatalog.planner.rewrite import parts
 from gdatalog.planner.rewrite.isomorphic import Isomorphic
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import dataclass, field, replace
@@ -111,7 +122,7 @@ class CountJoins:
         for each in tallies:
             inner = self._filling(builder, each, rows)
             made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
-        at = outer_plans.behind(steps, first)
+        at = behind(steps, first)
         steps = (*steps[:at], *made, *steps[at:])
         return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
 
@@ -252,7 +263,7 @@ class CountJoins:
                 held.add(key)
             if len(messages) > before:
                 plan = self._reading(items, rest, first, messages, rows)
-                if outer_plans.fills_first(plan, first):
+                if fills_first(plan, first):
                     yield plan
 
     def _reading(
@@ -266,8 +277,8 @@ class CountJoins:
         """A join that fills tables below its outer loop, and reads them."""
         rest = list(rest)
         for name in first:
-            domain = next(item for item in items if outer_plans.binds(item, name, {}))
-            if not any(outer_plans.binds(item, name, self.tables) for item in rest):
+            domain = next(item for item in items if binds(item, name, {}))
+            if not any(binds(item, name, self.tables) for item in rest):
                 assert isinstance(domain, AtomItem)
                 rest.append(self._domain(domain, name))
         met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
@@ -322,9 +333,7 @@ class CountJoins:
         The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
         """
         shared = parts.shared_variables(rest)
-        atoms = [
-            i for i in rest if isinstance(i, AtomItem) and outer_plans.is_relation(i, self.tables)
-        ]
+        atoms = [i for i in rest if isinstance(i, AtomItem) and is_relation(i, self.tables)]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
         for key in sorted(shared - outer):
@@ -367,3 +376,45 @@ class _Message:
     reads: Names
     items: Conjunction
     given: Conjunction
+
+
+def binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
+    """Whether an item is an atom that contains the variable and reads a relation."""
+    return isinstance(item, AtomItem) and name in item.variables and is_relation(item, tables)
+
+
+def is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
+    """Whether an atom reads a relation, or a table by edges, which is indexed like one."""
+    return atom.relation not in tables or atom.counted > 0
+
+
+def fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
+    """Whether a plan has the outer loop first, reads each table by its keys alone, and binds each
+    key from a list, which bounds its values."""
+    bound = [step.variable for step in plan.steps if isinstance(step, Join)]
+    filled = [step for step in plan.steps if isinstance(step, Tally)]
+    columns = {step.table: tuple(range(len(step.reads) + 1)) for step in filled}
+    before = plan.steps[: plan.steps.index(filled[0])]
+    in_order = all(
+        ref.columns == columns[ref.relation] for ref in plan.tries if ref.relation in columns
+    )
+    return (
+        tuple(bound[: len(first)]) == tuple(first)
+        and in_order
+        and not any(isinstance(step, Branch) for step in before)
+        and all(
+            step.key in [inner.variable for inner in step.steps if isinstance(inner, Join)]
+            for step in filled
+        )
+    )
+
+
+def behind(steps: Sequence[Step], first: Sequence[str]) -> int:
+    """The index after the steps that bind the first variables and test them."""
+    left, at = set(first), 0
+    while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
+        step = steps[at]
+        if isinstance(step, Join):
+            left.discard(step.variable)
+        at += 1
+    return at

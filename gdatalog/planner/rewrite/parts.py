@@ -20,7 +20,7 @@ NONE: Names = frozenset()
 
 def label_of(items: Sequence[Item]) -> str:
     """The items as text for people."""
-    from gdatalog.plan.expression_text import format_expr
+    from gdatalog.plan.labels import format_expr
 
     told = []
     for item in items:

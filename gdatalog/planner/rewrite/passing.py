@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import rename
-from gdatalog.planner.rewrite.adornments import Columns
-from gdatalog.planner.rewrite.known_bindings import is_plain
+from gdatalog.planner.check.walk import alternatives_of
+from gdatalog.planner.rewrite.adornments import Columns, is_plain
 from gdatalog.planner.rewrite.linear_closures import composition
 from gdatalog.records import dataclass, replace
 
@@ -49,18 +48,13 @@ class RecursiveRule:
         """Whether plain atoms bind the atom's values in these columns from the head's."""
         head = [self.rule.head.args[at] for at in columns]
         args = [self.atom.args[at] for at in columns]
-        known = _names(head)
-        known.update(n for item in self.rest if isinstance(item, s.Atom) for n in w.variables(item))
+        known = w.names_in((*head, *(item for item in self.rest if isinstance(item, s.Atom))))
         simple = all(is_plain(_inside(literal)) for literal in self.rest)
-        return simple and is_plain(s.Atom("", (*head, *args))) and known >= _names(args)
+        return simple and is_plain(s.Atom("", (*head, *args))) and known >= w.names_in(args)
 
 
 def _inside(literal: s.Literal) -> s.Literal:
     return literal.body if isinstance(literal, s.Not) else literal
-
-
-def _names(args: Sequence[s.Expr]) -> set[str]:
-    return {name for arg in args for name in w.variables(arg)}
 
 
 def branches(rule: CheckedRule) -> Iterator[CheckedRule]:

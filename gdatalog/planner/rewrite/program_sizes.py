@@ -2,18 +2,19 @@
 
 These are means, as in `rounds_cost.py`. A recursion is followed in numbers: its joins give the rows
 of a round for those of the round before, which fall at random among the rows that there may be. So
-it ends once few new rows come, or most of these are there. How many there may be is not known:
-between a few partners of each value and all pairs of values, so the geometric mean is taken.
+it ends once few new rows come, or most of these are there. How many there may be is not known.
+Where about one row begins with each value, as in trees, each value is assumed to have a few
+partners; where two do, the geometric mean of a few and all values. Rows like p(x, x) do not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import exp, prod, sqrt
+from math import exp, prod
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check.walk import alternatives_of
 from gdatalog.planner.rewrite.rounds_cost import (
     PARTNERS,
     Collapse,
@@ -121,8 +122,8 @@ class ProgramSizes:
         """What is expected of a recursion; `estimates` have the values of each column, and a few
         partners for each."""
         made = {name: estimates.made[name] for name in arities}
-        most = {name: min(self.most, _most(size.values)) for name, size in made.items()}
         came = {name: self._given(name) for name in arities}
+        begin = dict(came)
         rows = dict.fromkeys(arities, 0.0)
         looked = rounds = 0.0
         follows: list[FollowedJoin] = []
@@ -132,7 +133,9 @@ class ProgramSizes:
             if not joins:
                 many, work = _join(estimates, body, body.atoms, ())
                 came[body.head.name] += many
+                begin[body.head.name] += many * (len({*body.head.args}) == len(body.head.args))
                 looked += work
+        most = {n: min(self.most, _most(size.values, begin[n])) for n, size in made.items()}
         while rounds < MOST_ROUNDS:
             new = {}
             for name, count in came.items():
@@ -150,10 +153,12 @@ class ProgramSizes:
         return Expected(sum(rows.values()), looked, max(1.0, rounds))
 
 
-def _most(values: Sequence[float]) -> float:
-    """How many rows there may be of columns with so many values."""
-    pairs = prod(sorted(values)[-2:])
-    return max(1.0, min(prod(values), sqrt(pairs * PARTNERS * max(values, default=1.0))))
+def _most(values: Sequence[float], begin: float) -> float:
+    """How many rows there may be of columns with so many values, if so many of them `begin`."""
+    *_, fewer, more = (1.0, 1.0, *sorted(values))
+    share = min(max(begin / more - 1.0, 0.0), 1.0) / 2
+    partners: float = PARTNERS ** (1.0 - share) * fewer**share
+    return max(1.0, min(prod(values), more * partners))
 
 
 def _falls(power: float) -> float:

@@ -17,8 +17,15 @@ from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.rewrite.adornments import BindingSource, Columns, adorned, plain, relevant
-from gdatalog.planner.rewrite.known_bindings import KnownBindings, is_plain
+from gdatalog.planner.rewrite.adornments import (
+    BindingSource,
+    Columns,
+    KnownBindings,
+    adorned,
+    is_plain,
+    plain,
+    relevant,
+)
 from gdatalog.planner.rewrite.passing import recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, field, replace

@@ -15,10 +15,17 @@ from gdatalog.parser.directive_mistakes import FORMS
 from gdatalog.parser.directive_words import DIRECTIVES
 from gdatalog.parser.scanner import scan
 from gdatalog.records import replace
-from gdatalog.shell.editor.candidates import Completion, Found, completions_of, starting_with
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.signatures import columns_text
-from gdatalog.shell.editor.statement_completion import Files, file_in_string, in_statement
+from gdatalog.shell.editor.statement_completion import (
+    Completion,
+    Files,
+    Found,
+    completions_of,
+    file_in_string,
+    in_statement,
+    starting_with,
+)
 from gdatalog.shell.typed import StatementPart, parts_of
 from gdatalog.terminal_text import visible
 

@@ -1,9 +1,9 @@
-"""Completion in statements: in directives, rules and strings."""
+"""Completions of a word, and those in statements: in directives, rules and strings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from gdatalog.errors import SourceText
 from gdatalog.parser.directive_words import DIRECTIVE_TYPES, QUALIFIERS
@@ -11,10 +11,39 @@ from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
 from gdatalog.plan import functions
-from gdatalog.shell.editor.candidates import Completion, Found, completions_of, starting_with
+from gdatalog.records import dataclass
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.signatures import columns_text, open_call, signature
 from gdatalog.values import TYPE_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`text` replaces the text from `start` to the cursor; a menu shows `about` beside it.
+
+    `shown`: what a menu shows instead of `text`.
+    """
+
+    text: str
+    start: int
+    about: str = ""
+    shown: str = ""
+
+
+Found = Iterator[tuple[str, str, str]]  # text, about, and shown of a completion
+
+
+def completions_of(found: Found, word: str, cursor: int) -> list[Completion]:
+    """Completions that replace the word before the cursor."""
+    start = cursor - len(word)
+    return [Completion(put, start, about, shown) for put, about, shown in found]
+
+
+def starting_with(word: str, names: Iterable[str]) -> list[str]:
+    """The names that start with the word, ignoring case."""
+    low = word.lower()
+    return [name for name in dict.fromkeys(names) if name.lower().startswith(low)]
+
 
 Files = Callable[[str, str], list[str]]
 
