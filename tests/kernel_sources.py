@@ -261,7 +261,7 @@ def _relation(stored: Mapping[str, Relation], ref: TrieRef) -> Relation:
 class _Recorder:
     """A driver that notes what it is to compile, and runs nothing."""
 
-    name, xp = "cuda:0", np
+    name, xp, compiles_ahead = "cuda:0", np, False
 
     def __init__(self) -> None:
         self.sources: list[str] = []

@@ -213,7 +213,7 @@ ORDERS = [
         ("add_acquire_release", "atomic_add"),
     )
     for found in re.finditer(rf"\b{order}(?=\()", FIBERS)
-    if found.start() > FIBERS.index("#endif  // GD_HOST")
+    if found.start() > FIBERS.index("#endif")
 ]
 
 

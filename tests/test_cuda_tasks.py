@@ -59,9 +59,9 @@ def test_a_ticket_that_is_not_taken_at_once(driver: HostDriver) -> None:
             "{ next = load_relaxed(control, POOL); store_relaxed(control, POOL, next + 1); }",
         ),
         (
-            "const i64 start = atomic_add(control, NEXT, all.parts * all.grain) + first;",
+            "const i64 start = atomic_add(control, NEXT, all.parts * grain) + first;",
             "const i64 start = load_relaxed(control, NEXT); "
-            "store_relaxed(control, NEXT, start + all.grain);",
+            "store_relaxed(control, NEXT, start + grain);",
         ),
         ("while (!queue_put(ring, control, capacity, task)) pause(SHORTEST_PAUSE);", "{}"),
         ("while (load_relaxed(ring, slot) != lap + 1) pause(SHORTEST_PAUSE);", ""),

@@ -229,7 +229,7 @@ def test_strategies_of_a_device() -> None:
     for text, hasty, expected in (
         (PATH, False, (Partitioned, SemiNaive)),  # its kernels are not compiled
         (REACH, True, (SemiNaive, BitmapRounds)),
-        (TWICE, True, (SemiNaive,)),
+        (TWICE, True, (SemiNaive, BitmapRounds)),
     ):
         with running({}, hasty) as (db, ran):
             if hasty:  # what little there is to look at is enough

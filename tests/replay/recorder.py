@@ -77,6 +77,7 @@ class Recorder:
         counted: bool = False,
         modular: bool = False,
         keeps: bool = False,
+        keeps_rows: bool = False,
     ) -> PrintedPlan:
         for what, each in _leaves(join, leaf):
             if self._first((join, what)):
@@ -84,7 +85,7 @@ class Recorder:
                 def make(lanes: int, counted: bool, each: Leaf = each) -> PrintedPlan:
                     if lanes and isinstance(each, NewRows) and each.hashed:
                         raise Unprintable("a tile's hash set has numbers of its own for a row")
-                    how = intersect, lanes, given, counted, modular, keeps
+                    how = intersect, lanes, given, counted, modular, keeps, keeps_rows
                     return print_plan(join, tries, copy(each), *how)
 
                 self._loops(self._owner(join), what, make)
