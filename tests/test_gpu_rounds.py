@@ -302,7 +302,7 @@ def test_rounds_that_have_run_run_again(
         for _ in range(3):
             before = COUNTER.synchronisations
             assert asked(counts).fetchall() == [(len(closed),)]
-        assert len(made) == 2 and (COUNTER.synchronisations - before == 1 or not loops)
+        assert len(made) == 2 and (COUNTER.synchronisations - before <= 1 or not loops)
         device, last = db.workspace.device, asked(text)
         kept = device.walks.fixpoints._kept
         assert kept
