@@ -116,7 +116,9 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(stratum_run, "run_rule", noted)
     data = {"A": (("int",), [(x,) for x in range(1300)])}
     many = ", ".join(f"A({name})" for name in "abcdef")
-    found = run(f"n(count()) <- {many}, a >= 0. m(count()) <- A(a), A(b), a >= 0.", data, {"n", "m"}, 0)
+    found = run(
+        f"n(count()) <- {many}, a >= 0. m(count()) <- A(a), A(b), a >= 0.", data, {"n", "m"}, 0
+    )
     assert found == {"n": {(1300**6,)}, "m": {(1300**2,)}}
     assert sorted(map(str, reports)) == ["None", "counts or sums may leave 62 bits"]
 
