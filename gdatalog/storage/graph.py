@@ -134,9 +134,9 @@ class RankedEdges:
             finally:
                 self.rank_lists = None
 
-    def list_length(self, column: int, tests: Tests, bounds: Sequence[tuple[str, int]]) -> float:
+    def list_length(self, column: int, tests: Tests, bounds: tuple[tuple[str, int], ...]) -> float:
         """The expected length of a list at a rank that was reached by an edge, within bounds."""
-        key = column, tests, *bounds
+        key = column, tests, bounds
         if key not in self._paths:
             lengths = brought(self.degrees(column, tests)).astype(np.float64)
             for op, bound in bounds:

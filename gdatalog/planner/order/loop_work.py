@@ -46,7 +46,7 @@ class _Work:
         self.live, self.bits, self.word = live, bits, word
         self.paths = Paths.of(join)
         self.sizes = sizes
-        self.bounds: dict[str, list[tuple[str, int]]] = {}  # of ranks, by variable
+        self.bounds: dict[str, tuple[tuple[str, int], ...]] = {}  # of ranks, by variable
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
 
     def of(self, steps: Sequence[Step], rows: float, counts: bool) -> float:
@@ -81,11 +81,13 @@ class _Work:
     def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
         nodes = {self.paths.node(part): at for at, part in enumerate(step.participants)}
         if any(node.trie.ranked for node in nodes):
-            self.bounds[step.variable] = [
-                (op, bound.value)
-                for op, bound in step.cuts
-                if isinstance(bound, Constant) and isinstance(bound.value, int)
-            ]
+            self.bounds[step.variable] = tuple(
+                [
+                    (op, bound.value)
+                    for op, bound in step.cuts
+                    if isinstance(bound, Constant) and isinstance(bound.value, int)
+                ]
+            )
         if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
             return rows if counted else rows + step.estimate  # a reused list
         lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
@@ -106,7 +108,7 @@ class _Work:
         if len(columns) != 1:
             return max(1.0, size.rows / max(1, size.distinct(frozenset(columns))))
         parent = node.terms[-1]
-        bounds = self.bounds.get(parent.name, []) if isinstance(parent, Slot) else []
+        bounds = self.bounds.get(parent.name, ()) if isinstance(parent, Slot) else ()
         if bounds and size.graph is not None:
             return max(1.0, float(size.graph.list_length(columns[0], ref.tests, bounds)))
         powers = size.degrees(columns[0], ref.tests, ref.ranked).powers
