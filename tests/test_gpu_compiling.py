@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event, Timer, current_thread, main_thread
+from threading import Timer, current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.walk import Walks
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.driver import HostKernel
+from tests.cuda_host.later import compiled_later
 
 pytestmark = needs_compiler
 
@@ -92,13 +93,7 @@ def test_rules_that_differ_in_names_share_a_kernel(db: gd.Database, events: list
 def test_a_wait_for_a_kernel_can_be_interrupted(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    going, compiled = Event(), Walks._compiled_there
-
-    def later(*given: Any) -> Any:
-        going.wait(60)
-        return compiled(*given)
-
-    monkeypatch.setattr(Walks, "_compiled_there", later)
+    going = compiled_later(monkeypatch)
     monkeypatch.setattr("gdatalog.gpu_ops.walk.COMPILERS", 1)
     stop = Timer(0.2, db.interrupt)
     stop.start()
@@ -148,13 +143,7 @@ def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
 def test_a_first_answer_does_not_wait_for_its_kernel(
     db: gd.Database, events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    going, compiled = Event(), Walks._compiled_there
-
-    def later(*given: Any) -> Any:
-        going.wait(60)
-        return compiled(*given)
-
-    monkeypatch.setattr(Walks, "_compiled_there", later)
+    going = compiled_later(monkeypatch)
     db.workspace.tune(kernels_worth=100)
     device: Any = db.workspace.device
     try:

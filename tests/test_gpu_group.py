@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from threading import Event, Lock
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +24,11 @@ import gdatalog as gd
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.group import DeviceGroup
-from gdatalog.gpu_ops.walk import Walks
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import CURRENT
+from tests.cuda_host.later import compiled_later
 from tests.draw import Drawn, programs, recursive_programs
 from tests.test_partitioned import SHAPES, draw
 
@@ -245,13 +245,7 @@ def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
 def test_a_small_fixpoint_runs_on_the_first_once_it_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compiled, asked = Walks._compiled_there, Event()
-
-    def later(*given: Any) -> Any:
-        asked.wait(60)
-        return compiled(*given)
-
-    monkeypatch.setattr(Walks, "_compiled_there", later)
+    asked = compiled_later(monkeypatch)
     device = group()
     device.driver.compiles_ahead = True  # type: ignore[misc]
     with gd.connect(device="cpu") as db, device.driver.use():

@@ -24,6 +24,7 @@ from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
+from tests.cuda_host.later import compiled_later
 from tests.draw import Drawn, recursive_programs
 from tests.test_partitioned import SHAPES, draw
 from tests.tuned import tune
@@ -136,13 +137,7 @@ def test_small_work_waits_for_no_kernel(
     followed: list[int] = []
     follow = Gpu.follow
     monkeypatch.setattr(Gpu, "follow", lambda *given: followed.append(1) or follow(*given))
-    compiled, asked = Walks._compiled_there, Event()
-
-    def later(*given: Any) -> Any:
-        asked.wait(60)
-        return compiled(*given)
-
-    monkeypatch.setattr(Walks, "_compiled_there", later)
+    asked = compiled_later(monkeypatch)
     driver = HostDriver()
     driver.compiles_ahead = True
     text = CHAIN + " n(count()) <- p(_, _). ?- n(c)." * counts
