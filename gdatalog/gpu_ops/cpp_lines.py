@@ -122,8 +122,8 @@ class CodeEmitter(Spoken):
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
     def _may_stop(self, body: Sequence[ast.stmt]) -> None:
-        """A check for a requested stop, before a turn or a strip of turns that may be long, and that
-        does not check. All lanes are together."""
+        """A check for a requested stop, before a turn or a strip of turns that may be long and does
+        not check. All lanes are together."""
         calls = {called(n) for s in body for n in ast.walk(s) if isinstance(n, ast.Call)}
         loops = any(_repeats(n) for s in body for n in ast.walk(s))
         if not calls & CHECKS and (loops or calls & TOGETHER):
