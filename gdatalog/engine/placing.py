@@ -259,7 +259,8 @@ def _why(
     work: Work, expected: Expected, needs: ReadByRules, program: ProgramPlacement, there: bool
 ) -> str:
     """What decides where a stratum runs: its work, and where the bytes lie that it reads."""
-    read = [held for held in map(program.relation, needs.names) if held is not None and held.types]
+    rows = map(program.relation, sorted(needs.rows_of.intersection(needs.names)))
+    read = [held for held in rows if held is not None and held.types]
     here = sum(held.nbytes for held in read if held.store.on_device is None)
     lying = sum(held.nbytes for held in read if not held.store.on_host)
     words = looked_at(work.looked + work.arrays)
