@@ -367,8 +367,10 @@ def room_for(times: int) -> Any:
         if not left[0]:
             raise gdatalog.MemoryLimitError("no room")
         left[0] -= 1
-        for number in range(len(self.relations)):
-            self._move(number, 0, self._needed(number, 1))
+        for number, rows in enumerate(self.relations):
+            rows.make_room(0, self.memory.needed(number, 1))
+            self._reread(number)
+            self._place(number)
 
     return make
 
