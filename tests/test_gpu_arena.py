@@ -33,19 +33,27 @@ def made(driver: Any, length: int = 0, kept: int = 0) -> GrowingArray:
     return found
 
 
-def test_a_large_array_grows_where_it_is(driver: Any) -> None:
-    memory, page = driver.arena.memory, driver.arena.page
-    found = made(driver, 100, 9)
-    assert (found.moves, found.nbytes, memory.held) == (1, 400, 0)
-    found.lengthen(2_000, 9)
-    address = found.array.data.ptr
-    assert found.moves == 2 and found.nbytes == memory.held == 2 * page
-    found.array[9:2_000] = driver.xp.arange(9, 2_000, dtype=np.int32)
-    for length in (5_000, 4_000, 100_000):
-        found.lengthen(length, 2_000)
-    assert found.array.data.ptr == address and found.moves == 2 and found.length == 100_000
-    assert found.nbytes == driver.arena.held == memory.held == -(-400_000 // page) * page
-    assert found.array[:2_000].tolist() == [*range(2_000)]
+def test_a_large_array_grows_where_it_is() -> None:
+    """On a GPU, too."""
+    driver = HostDriver()
+    with driver.use():
+        arena = driver.arena
+        assert arena is not None
+        each, kept = arena.page // 4, driver.xp.arange(2_000, dtype=np.int32)
+        found = made(driver, 100, 9)
+        assert (found.moves, found.nbytes, arena.held) == (1, 400, 0)
+        found.lengthen(2 * each, 9)
+        address = found.array.data.ptr
+        assert found.moves == 2 and found.nbytes == arena.held == 2 * arena.page
+        found.array[9:1_000] = kept[9:1_000]
+        for length in (5 * each, 4 * each, 9 * each + 1):
+            found.lengthen(length, 1_000)
+        found.array[1_000:2_000] = kept[1_000:]
+        assert (found.array.data.ptr, found.moves, found.length) == (address, 2, 9 * each + 1)
+        assert found.nbytes == arena.held == 10 * arena.page
+        assert found.array[:2_000].tolist() == [*range(2_000)]
+        found.array[9 * each :][:1] = 5
+        assert found.array[9 * each :][:1].tolist() == [5]
 
 
 def test_without_virtual_memory_it_is_copied(driver: Any) -> None:
