@@ -256,6 +256,20 @@ def test_rounds_are_one_launch_and_one_wait(loops: bool, monkeypatch: pytest.Mon
 ONCE = {"kernels_worth": 0}  # rules that run once run as kernels, too
 
 
+def test_rules_of_a_round_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, together = MORE["several heads"], list[int]()
+    real = HostDriver.side_by_side
+
+    def noted(self: HostDriver, branches: Any) -> None:
+        together.append(len(branches))
+        real(self, branches)
+
+    monkeypatch.setattr(HostDriver, "side_by_side", noted)
+    with on_device(HostDriver()) as db:
+        assert len(db.query(text + " ?- a(x, y).")) > len(DENSE)
+    assert max(together) == 6  # rules by the atom whose new rows they read
+
+
 NOT_LINEAR = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z)."
 
 

@@ -47,6 +47,7 @@ BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 64  # se
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
+SIDES = 7  # streams of a thread beside its own, for launches that run side by side
 MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
 _give_way = getattr(os, "sched_yield", partial(sleep, 0))
@@ -318,6 +319,39 @@ class CupyDriver:
             finally:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
+
+    def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
+        """Queues launches of which no branch waits for another, also into a graph that is being
+        recorded. Later launches wait for all of them."""
+        stream, beside = self._cupy.cuda.get_current_stream(), branches[1 : 1 + SIDES]
+        sides = self._sides[: len(beside)] if beside else []
+        if sides:
+            fork = self._cupy.cuda.Event(disable_timing=True)
+            fork.record(stream)
+        for side, _ in sides:
+            side.wait_event(fork)
+        try:
+            for (side, _), launch in zip(sides, beside, strict=True):
+                with side:
+                    launch()
+            for launch in (*branches[:1], *branches[1 + SIDES :]):
+                launch()
+        finally:
+            for side, end in sides:
+                end.record(side)
+                stream.wait_event(end)
+
+    @property
+    def _sides(self) -> list[tuple[Any, Any]]:
+        """This thread's streams for branches, and events behind what is queued there."""
+        cuda, mine = self._cupy.cuda, self._mine
+        if not hasattr(mine, "sides"):
+            mine.sides = [
+                (cuda.Stream(non_blocking=True), cuda.Event(disable_timing=True))
+                for _ in range(SIDES)
+            ]
+        found: list[tuple[Any, Any]] = mine.sides
+        return found
 
     def reader(self, arrays: Sequence[Any]) -> Reading:
         """What reads arrays again and again, into memory of its own."""

@@ -287,8 +287,9 @@ class DeviceRounds:
             self._graph = self.driver.recorded(self._round)
 
     def _launch_all(self, launches: Sequence[RoundLaunch], ending: Any) -> None:
-        for launch in launches:
-            self._queue(launch)
+        """Queues rules side by side: they read rows of earlier rounds, test and set marks by
+        atomics, and append rows to places of their own."""
+        self.driver.side_by_side([partial(self._queue, launch) for launch in launches])
         self._queue_end(ending)
 
     def _queue_end(self, ending: Any) -> None:
@@ -303,8 +304,7 @@ class DeviceRounds:
             self._indexed = [
                 (each, each.packed(self.board, self._columns_of(group))) for each, group in both
             ]
-        for each, packed in self._indexed:
-            each.launch(packed)
+        self.driver.side_by_side([partial(each.launch, packed) for each, packed in self._indexed])
 
     def _round(self) -> None:
         self._launch_all(self.followers, self._ending)

@@ -477,6 +477,11 @@ class HostDriver:
 
         return lambda: self.queue(repeat)
 
+    def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
+        """One after the other, in an order that the seed says."""
+        for launch in random.Random(self.seed).sample(branches, len(branches)):
+            launch()
+
     def reader(self, arrays: Sequence[Any]) -> HostReader:
         return HostReader(self, arrays)
 
