@@ -180,7 +180,7 @@ ORDER = {
         kernels transfers cpp_lines lane_loops translate trie_building
         trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
         launch walk growing growing_rows round_launches rounds intersection_sources
-        intersection lanes sums paged_tries device
+        fused_level intersection lanes sums paged_tries device
         share copied_tries helper group
     """,
     "notebook": """
