@@ -19,6 +19,7 @@ from gdatalog.relations import limited
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import ParamType, TypeName, Value
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
@@ -72,9 +73,9 @@ def _fits(session: Session, text: SharedText, params: Mapping[str, Any]) -> bool
     return fits
 
 
-def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName]]:
+def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName], Kinds]:
     schema = compiled.checked.schemas[compiled.asked]
-    return schema.columns, schema.types
+    return schema.columns, schema.types, schema.kinds
 
 
 def ask(
@@ -98,7 +99,9 @@ def ask(
             return result
     execution = session.execution(program, params=params, strategy=strategy)
     wanted = None if limit is None else max(1, limit)
-    relation = execution.relation(execution.asked(), wanted, max_rows)
+    name = execution.asked()
+    relation = execution.relation(name, wanted, max_rows)
+    relation = relation.of_kinds(execution.checked.schemas[name].kinds)
     result = limited(Result(relation, session.symbols), limit)
     if warns:
         session.tell(execution, params)
@@ -170,5 +173,6 @@ def _answer(
     relation = bound.relation(context, None if limit is None else max(1, limit))
     if relation is None:
         return None
-    cautions = context.scope.cautions.values()
+    cautions, compiled = context.scope.cautions.values(), bound.compiled
+    relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
     return limited(Result(relation, session.symbols), limit), cautions

@@ -30,7 +30,8 @@ def answer(
     apply to propositions, which have one row or none."""
     wanted = None if limit is None else max(1, limit)
     relation = execution.relation(name, wanted, max_rows)
-    result = Result(relation, execution.context.scope.symbols)
+    kinds = execution.checked.schemas[name].kinds
+    result = Result(relation.of_kinds(kinds), execution.context.scope.symbols)
     return limited(result, limit)
 
 
