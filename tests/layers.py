@@ -203,8 +203,8 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining names types lattice column_names
-        declarations schemas statements program extending validity
+        statements cycle_errors strata cautions heads inlining column_names names types lattice
+        declarations schemas program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -82,13 +82,16 @@ def first(text: str) -> Completion:
         ("p(x) <- E(x, y) z, ", ["E(", "path(", "reached(", "wet", "not ", "x", "y", "z"]),
         # arguments: the columns at their places
         ("?- E(", ["src, dst)", "src"]),
-        ("?- E(s", ["src", "seconds_between(", "split_part(", "sqrt(", "starts_with(", "strlen(",
-                    "substr("]),
+        ("?- E(s", ["src", "src = ", "seconds_between(", "split_part(", "sqrt(", "starts_with(",
+                    "strlen(", "substr("]),
         ("?- E(x, ", ["dst", "x"]),
         ("?- E(x, y, ", ["x", "y"]),
         ("?- reached(", []),
         ("?- reached(n, ", ["minutes", "n"]),
         ("?- path(a, b), E(", ["src, dst)", "src", "a", "b"]),
+        ("?- E(ds", ["dst = "]),
+        ("?- E(dst = y, ", ["src = ", "y"]),
+        ("?- E(x, dst = x), path(a = E, ", ["b = ", "x", "E"]),
         # parameters
         ("?- E(x, y), x > $", ["limit"]),
         ("?- E(x, y), x > $li", ["limit"]),

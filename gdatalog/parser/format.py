@@ -11,7 +11,7 @@ import re
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
-from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
+from gdatalog.parser.words import AGGREGATES, INFIX_WORDS, column_name
 from gdatalog.values import constant_text, is_list, quoted, shown_name
 
 Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
@@ -35,7 +35,7 @@ def format_node(node: Node) -> str:
             bare = text.replace("--", "- -", 1) if text.startswith("--") else text
             return f"{bare}." if node.bare else f"?- {text}."
         case s.Column():
-            return f"{node.name}: {node.type_name}"
+            return f"{column_name(node.name)}: {node.type_name}"
         case s.Decl() | s.TypeDecl() | s.Directive() | s.Include() | s.Pragma() | s.PlanHint():
             return _directive(node)
         case _:
@@ -110,7 +110,7 @@ def _literal(node: s.Literal) -> str:
             places = len(args) - len(node.columns)
             named = zip(node.columns, args[places:], strict=True)
             shown = [_list(args[:places])] if places else []
-            shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
+            shown += [f"{column_name(column.name)} = {_value(arg)}" for column, arg in named]
             return f"{name}({', '.join(shown)})"
         case s.Compare(first, ((op, s.Values() as many),)):
             return ", ".join([f"{_value(first)} {op} {_value(c)}" for c in many.constants()])

@@ -136,7 +136,8 @@ class Atom:
     """`E(x, y)`. Until name resolution also a call of a function, such as `contains("a", x)` or
     `distinct(x, y)`, because the parser does not know the relations.
 
-    `columns`: the names of the last arguments of a head, as in `p(x, total = sum(y))`.
+    `columns`: the names of the last arguments, as in `p(x, total = sum(y)) <- R(id = x, n = y)`;
+    none after name resolution.
     """
 
     name: str

@@ -9,6 +9,7 @@ import re
 
 from gdatalog.errors import UsageError
 from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
+from gdatalog.values import quoted
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
@@ -43,6 +44,11 @@ def check_relation_name(name: object) -> None:
     if _NAME.fullmatch(other) and other not in RESERVED:
         hint += f": {other!r}"
     raise UsageError(f"not a relation's name: {name!r}", hint=hint)
+
+
+def column_name(name: str) -> str:
+    """The name of a column as a program writes it: in quotes unless it is a word."""
+    return name if _NAME.fullmatch(name) and name not in RESERVED else quoted(name)
 
 
 def find_aggregates(tokens: list[Token]) -> None:

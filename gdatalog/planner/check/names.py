@@ -21,6 +21,7 @@ from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERAT
 from gdatalog.planner.check import CheckedQuery, CheckedRule
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.column_names import ColumnNames
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
@@ -44,6 +45,7 @@ class NameResolution:
     """The pass over a program; `rule` and `query` return resolved rules."""
 
     catalog: Declarations
+    columns: ColumnNames
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
@@ -187,23 +189,29 @@ class NameResolution:
                 return literal
 
     def _atom(self, atom: s.Atom) -> s.Literal:
-        if atom.columns:
-            hint = "give all arguments by their place, `_` for those of any value"
-            self._fail("columns are named in heads only", atom.columns[0].span, hint)
-            return replace(atom, columns=())
         broken = self._is_broken(atom.name, atom.span)
         if broken or atom.name in self.catalog.relations:
             if not broken:
+                if atom.columns:
+                    before = len(self.errors)
+                    atom = self.columns.placed(atom, self.errors)
+                    if len(self.errors) > before:
+                        return atom
                 self._arity(atom)
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+        callable_ = atom.name in CALLABLE or atom.name in AGGREGATES
+        if callable_ and atom.columns:
+            hint = f"`{atom.name}` is a function: give its arguments by their place"
+            self._fail("the arguments of a function have no names", atom.columns[0].span, hint)
+            return atom
         if atom.name == "distinct":
             if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
             return rebuild(s.Distinct(atom.args, atom.span), self._compared)
-        if atom.name in CALLABLE or atom.name in AGGREGATES:
+        if callable_:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
