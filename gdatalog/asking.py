@@ -15,7 +15,7 @@ from gdatalog.engine.execution import typed_params
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
-from gdatalog.relations import limited
+from gdatalog.relations import AnswerPart
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
@@ -97,9 +97,10 @@ def ask(
         if result is not None:
             return result
     execution = session.execution(program, params=params, strategy=strategy)
-    wanted = None if limit is None else max(1, limit)
-    relation = execution.relation(execution.asked(), wanted, max_rows)
-    result = limited(Result(relation, session.symbols), limit)
+    part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
+    result = part.of_result(
+        Result(execution.relation(execution.asked(), *part.needs(max_rows)), session.symbols)
+    )
     if warns:
         session.tell(execution, params)
     else:
@@ -167,8 +168,9 @@ def _answer(
     """The answer of a bound query, and the warnings of its evaluation."""
     values = {name: value for name, (_, value) in typed.items()}
     context = session.bound_context(bound.compiled, values)
-    relation = bound.relation(context, None if limit is None else max(1, limit))
+    part = AnswerPart.of(bound.compiled.cut, values, limit)
+    relation = bound.relation(context, part.needed)
     if relation is None:
         return None
     cautions = context.scope.cautions.values()
-    return limited(Result(relation, session.symbols), limit), cautions
+    return part.of_result(Result(relation, session.symbols)), cautions

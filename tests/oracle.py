@@ -37,6 +37,7 @@ from gdatalog.parser.syntax import (
     Values,
     Var,
 )
+from tests.oracle_answers import in_order
 from tests.oracle_heads import (
     all_by_place,
     by_place,
@@ -83,6 +84,21 @@ def answers(
     oracle.relations()
     queries = [statement for statement in program.statements if isinstance(statement, Query)]
     return [oracle.answer(query) for query in queries]
+
+
+def ordered_answers(
+    program: Program,
+    data: Mapping[str, Iterable[tuple[Value, ...]]],
+    types: Mapping[str, tuple[str, ...]],
+    params: Mapping[str, Value] | None = None,
+) -> list[tuple[tuple[str, ...], list[tuple[Value, ...]]]]:
+    """The same, each in the order that its query says, and cut by it; without an order sorted."""
+    queries = [statement for statement in program.statements if isinstance(statement, Query)]
+    found = answers(program, data, types, params)
+    return [
+        (columns, in_order(query, columns, rows, params or {}))
+        for query, (columns, rows) in zip(queries, found, strict=True)
+    ]
 
 
 class TooLong(Exception):

@@ -92,6 +92,10 @@ def first(text: str) -> Completion:
         ("?- E(ds", ["dst = "]),
         ("?- E(dst = y, ", ["src = ", "y"]),
         ("?- E(x, dst = x), path(a = E, ", ["b = ", "x", "E"]),
+        ("?- E(x, y) ", ["order by ", "limit ", "offset "]),
+        ("?- E(x, y) order by x, ", ["x", "y"]),
+        ("?- E(x, y) order by x de", ["desc "]),
+        ("?- E(x, y) order by x desc limit 3 ", ["offset "]),
         # parameters
         ("?- E(x, y), x > $", ["limit"]),
         ("?- E(x, y), x > $li", ["limit"]),

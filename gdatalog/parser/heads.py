@@ -13,6 +13,9 @@ from gdatalog.parser.tokens import Token
 def statement(read: Any, bare: bool) -> s.Statement:
     """Converts a parsed statement. A body alone is a fact or, if `bare`, a query; a fact names no
     columns, so an atom that does asks."""
+    if isinstance(read, s.Query) and read.bare and not bare:
+        hint = "begin with `?-`: only the answer of a query has an order"
+        raise ParseError("this is not a query", read.span, hint=hint)
     if isinstance(read, s.Statement):
         return read
     span = read.span

@@ -279,12 +279,30 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Ordering:
+    """`order by x desc, y limit 10 offset $n`. `rest`: "asc" or "desc" with each key, which name
+    resolution requires to be columns of the answer."""
+
+    rest: tuple[tuple[str, Expr], ...]
+    limit: Const | Param | None = None
+    offset: Const | Param | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """`?- body.`, or a body alone, which Python and the prompt allow (`bare`)."""
 
     body: Literal
     span: Span = _span()
     bare: bool = False
+    ordering: Ordering | None = None
+
+    @property
+    def bounds(self) -> tuple[Const | Param, ...]:
+        """The limit and the offset, where they are given."""
+        given = self.ordering and (self.ordering.limit, self.ordering.offset)
+        return tuple([bound for bound in given or () if bound is not None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.planner.check import CheckedQuery, CheckedRule
+from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
+from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.column_names import ColumnNames
@@ -96,7 +97,8 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            return CheckedQuery(name, relation.arity == 0, query.span), None
+            cut = self._cut(query, self.columns.of(name))
+            return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
         self._constants_meant(query.body)
@@ -107,11 +109,19 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
+        cut = self._cut(query, [var.name for var in shown])
+        if len(self.errors) > before:
+            return None, None
         while f"?{self.queries}" in self.catalog.relations:
             self.queries += 1
         head = s.Atom(f"?{self.queries}", tuple(shown), query.span)
-        answer = CheckedQuery(head.name, not shown, query.span)
+        answer = CheckedQuery(head.name, not shown, query.span, cut)
         return answer, CheckedRule(head, body, {}, query.span)
+
+    def _cut(self, query: s.Query, columns: Sequence[str]) -> AnswerCut | None:
+        for bound in query.bounds:
+            self._expr(bound)
+        return cut_of(query, columns, self.errors)
 
     def _hint_at_fact(self, body: s.Literal, error: Error) -> None:
         """`likes(alice, bob).` of an unknown relation is a fact without its quotes."""

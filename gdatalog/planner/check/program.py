@@ -105,6 +105,9 @@ def infer_types(draft: ProgramDraft) -> None:
     """Variables and columns get types; an int becomes a float where a float is needed."""
     types = TypeInference(draft.catalog, draft.params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
+    for query in draft.program.statements:
+        if isinstance(query, s.Query):
+            types.see_bounds(query)
     draft.rules = list(types.checked_rules())
 
 

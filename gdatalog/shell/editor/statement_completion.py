@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gdatalog.errors import SourceText
 from gdatalog.parser.directive_words import DIRECTIVE_TYPES, QUALIFIERS
 from gdatalog.parser.scanner import scan
-from gdatalog.parser.tokens import OPENING, Token
+from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, Token
 from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS, column_name
 from gdatalog.plan import functions
 from gdatalog.records import dataclass
@@ -86,17 +86,36 @@ def in_statement(
         return completions_of(params, word, cursor)
     if tokens and tokens[0].type in DIRECTIVE_TYPES:
         found = list(_in_directive(tokens, word, known))
+    elif clauses := _clauses(tokens):
+        found = [(clause, "of the answer", "") for clause in starting_with(word, clauses)]
     elif not word and tokens and not operand_can_follow(tokens):
         return []
     else:
         variables = _variables(text, begins, cursor - len(word))
         found = list(_in_rule(tokens, word, variables, known))
+        if tokens and tokens[0].type == "QUERY" and any(token.type == "ORDER" for token in tokens):
+            found = [(name, "a column", "") for name in starting_with(word, variables)]
     exact = [one for one in found if one[0].startswith(word)]
     after = text[cursor : cursor + 1]
     # A bracket or `=` that already follows the cursor is not repeated.
     follows = after if after and after in "()=" else "\0"
     put = ((name.removesuffix(follows), about, shown) for name, about, shown in exact or found)
     return completions_of(put, word, cursor)
+
+
+def _clauses(tokens: list[Token]) -> list[str]:
+    """What can go on with a query behind its body."""
+    if not tokens or tokens[0].type != "QUERY" or open_call(tokens)[0]:
+        return []
+    if tokens[-1].type not in ENDS_OPERAND | {"DIRECTION"}:
+        return []
+    said = {token.type for token in tokens}
+    bounds = [word for word in ("limit", "offset") if word.upper() not in said]
+    if "ORDER" in said and len(bounds) == 2 and tokens[-1].type != "DIRECTION":
+        bounds.insert(0, "desc")
+    return [
+        f"{word} " for word in (["order by"] * (not said & {"ORDER", "LIMIT", "OFFSET"}) + bounds)
+    ]
 
 
 def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
