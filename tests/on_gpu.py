@@ -27,6 +27,7 @@ HOST_ONLY = {
     "test_a_call_is_stopped_on_all_devices",
     "test_a_copy_that_fails_is_an_error_and_the_next_query_works",
     "test_a_device_that_is_full",
+    "test_a_device_that_is_full_is_relieved_once",
     "test_a_device_that_is_lost_is_left_out",
     "test_a_device_without_room_for_copies_is_not_asked",
     "test_a_few_rows_are_found_by_one",
@@ -35,6 +36,7 @@ HOST_ONLY = {
     "test_a_join_that_reads_more_than_expected_waits_for_its_kernel",
     "test_a_kernel_that_does_not_compile_is_no_reason_to_leave_one_out",
     "test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault",
+    "test_a_kernel_that_leaves_the_memory_of_its_range_is_a_fault",
     "test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps",
     "test_a_round_is_three_launches_and_one_wait",
     "test_a_small_fixpoint_runs_on_the_first_once_it_is_compiled",
@@ -52,7 +54,9 @@ HOST_ONLY = {
     "test_pages_keep_what_is_written_wherever_they_lie",
     "test_pages_that_are_refused_are_given_back_at_once",
     "test_pages_that_find_no_room_on_the_device_leave_the_rule_to_the_cpu",
+    "test_ranges_serve_the_next_array_until_memory_is_short",
     "test_rounds_are_one_launch_and_one_wait",
+    "test_rounds_that_were_recorded_stay_so_while_rows_grow_in_place",
     "test_rounds_that_are_under_way_can_be_stopped",
     "test_rules_that_differ_in_names_share_a_kernel",
     "test_small_work_waits_for_no_kernel",
@@ -60,6 +64,7 @@ HOST_ONLY = {
     "test_what_other_queries_have_left_makes_room_for_an_index",
     "test_what_the_drivers_library_is_called_with",
     "test_who_stops_a_query_does_not_wait_for_its_copies",
+    "test_without_virtual_memory_it_is_copied",
     "test_without_room_on_the_host_a_rule_runs_in_cells",
 }
 
