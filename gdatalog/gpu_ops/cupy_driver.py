@@ -437,8 +437,9 @@ class CupyDriver:
                         break
                     if asked is None:
                         poll()
-                    for at in () if asked is None else places:
-                        self._write(flags, at, stop)
+                    else:
+                        for at in places:
+                            self._write(flags, at, stop)
                     pause(perf_counter() - started, self.spins)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):

@@ -203,7 +203,8 @@ class MarkedRounds(StratumRun):
         device = self.context.device.accelerator
         if device is None or self.context.metrics.lasting:
             return None
-        found = device.kept_of(key_of([each.join for each in joins], self.passing))
+        key = key_of([each.join for each in joins], self.passing)
+        found: KeptRounds | None = device.kept_of(key)
         if found is None:
             return None
         given = {name: rows for name, (rows, count) in first.items() if count}

@@ -154,8 +154,10 @@ class KeptRounds:
         tries = map(of.trie_of, _read(self.made_for.joins, self.marked))
         if not self.made_for.serves(context, tries):
             return False
-        spans = {name: of.ops.spans(rows) for name, rows in first.items()}
-        if not all(self.marked[name].space.contains(spans[name]) for name in first):
+        ops = of.ops.on_device
+        assert ops is not None
+        spaces = {name: self.marked[name].space for name in first}
+        if not all(spaces[name].contains(ops.spans(rows)) for name, rows in first.items()):
             return False
         rows = [first.get(name, table.nothing) for name, table in self.marked.items()]
         if not self.rounds.again(context.scope, context.limits, rows):
