@@ -201,9 +201,9 @@ ORDER = {
         program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining answers names types lattice column_names
-        declarations schemas zones statements program extending validity
+        walk wording checked invalid answers bindings scopes __init__ motions catalog lists safety
+        statements cycle_errors strata cautions heads inlining column_names names types lattice
+        declarations schemas zones program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
@@ -242,8 +242,8 @@ ORDER = {
         plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
         column_matching headers dictionary keys sorting ordered row_ids missing frames row_ops
         on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
-        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files kept
-        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
+        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files
+        kept row_store temporary_files writers parquet_folder graph count_tables spilled_tries
         loop_tables remote trie_builder value_counts quantiles device_statistics statistics
         membership deferred_rows history coded parts relation key_columns
     """,
