@@ -30,7 +30,7 @@ from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
-from gdatalog.engine.operators.placed import there
+from gdatalog.engine.operators.placed import lasts, there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
@@ -443,8 +443,11 @@ class Evaluator:
 
     def _keep(self, plan: StratumPlan, inputs: StratumInputs) -> StratumPlan:
         """Keeps a plan for calls with other parameters."""
-        if self.kept_plans is not None:
-            self.kept_plans.keep(plan, self.program.reads(plan.stratum), inputs)
+        reads = self.program.reads(plan.stratum)
+        if self.kept_plans is not None and (
+            plan.placed is None or lasts(plan.placed, inputs, reads)
+        ):
+            self.kept_plans.keep(plan, reads, inputs)
         return plan
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
