@@ -43,6 +43,7 @@ HOST_ONLY = {
     "test_a_small_first_answer_waits_for_no_kernel_of_its_own",
     "test_a_wait_for_a_kernel_can_be_interrupted",
     "test_after_an_error_no_device_is_at_work",
+    "test_a_stop_is_seen_soon_if_turns_are_long",
     "test_all_loops_of_a_text_are_compiled_together",
     "test_an_interrupt_leaves_the_next_call_right",
     "test_columns_are_copied_to_the_device_once",

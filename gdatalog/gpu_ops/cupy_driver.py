@@ -357,6 +357,7 @@ class CupyDriver:
         """What reads arrays again and again, into memory of its own."""
         size = sum(-(-array.nbytes // 8) * 8 for array in arrays)
         cuda = self._cupy.cuda
+        self._pinned()
         return Reading(cuda, arrays, cuda.alloc_pinned_memory(max(1, size)), 0)
 
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
@@ -399,11 +400,9 @@ class CupyDriver:
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
-        cuda, mine = self._cupy.cuda, self._mine
+        cuda, mine = self._cupy.cuda, self._pinned()
         memory, start = None, 0
         if sum(array.nbytes + 8 for array in arrays) <= PINNED:
-            if not hasattr(mine, "held"):
-                mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
             memory, start = mine.held, PINNED - mine.begin  # the other buffer
             mine.begin = start
         return Reading(cuda, arrays, memory, start).copy().begin()
@@ -462,14 +461,20 @@ class CupyDriver:
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for
         nothing. A kernel could not write it: it might have to wait for the running kernel."""
-        cuda = self._cupy.cuda
-        held = cuda.alloc_pinned_memory(8)
-        np.frombuffer(held, np.int64, 1)[0] = value
-        beside = cuda.Stream(non_blocking=True)
-        cuda.runtime.memcpyAsync(
-            flags.data.ptr + at * 8, held.ptr, 8, cuda.runtime.memcpyHostToDevice, beside.ptr
-        )
-        beside.synchronize()
+        runtime, mine = self._cupy.cuda.runtime, self._pinned()
+        np.frombuffer(mine.word, np.int64, 1)[0] = value
+        to = flags.data.ptr + at * 8
+        runtime.memcpyAsync(to, mine.word.ptr, 8, runtime.memcpyHostToDevice, mine.beside.ptr)
+        mine.beside.synchronize()
+
+    def _pinned(self) -> Any:
+        """Pinned memory that this thread reads through, and a word with a stream of its own that
+        ends kernels. They are allocated once, not when a kernel is to end: CUDA may wait for it."""
+        mine, cuda = self._mine, self._cupy.cuda
+        if not hasattr(mine, "held"):
+            mine.word, mine.beside = cuda.alloc_pinned_memory(8), cuda.Stream(non_blocking=True)
+            mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
+        return mine
 
     def synchronize(self) -> None:
         """Waits for all launched kernels and raises their errors."""
