@@ -44,6 +44,9 @@ _START = """\
     Work work = work_open();
 """
 
+# Tiles without a part of few given rows leave at once.
+_OF_ROUND = "    if (tile_of_grid<LANES>() >= tiles_of_round(control, tiles, sizes[1])) return;"
+
 _END = """\
 finish:
     if (troubled(t, run, work)) work.pool.n = 0;
@@ -158,6 +161,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *(_slice(name, kind, buffers) for name, kind in own.items()),
         *([f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []),
         *translation.declarations(), *give, "    bool gives = false;",
+        *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
         *body,
         _END.replace("finish:\n", _FINISH) if buffers else _END,
