@@ -81,7 +81,11 @@ class CodeEmitter(Spoken):
         length = self._expr(node.targets[0])
         counts, values, _, _, low, _ = map(self._expr, arguments_of(node))
         given = counts, values, length, yes, key, low, amount
-        self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
+        if self.team is None:
+            self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
+            return
+        added = f"add_of_team<{self._listed}>(t, run, team_words, {', '.join(given)}, work.trouble)"
+        self._line(f"{length} = {added};")
 
     def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
@@ -117,6 +121,10 @@ class CodeEmitter(Spoken):
                     for at, (column, kind) in enumerate(zip(columns, self.outputs, strict=True)):
                         self._line(f"out{at}[row] = ({kind})({column});")
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
+
+    @property
+    def _listed(self) -> str:
+        return "true" if self.team is not None and self.team.listed else "false"
 
     def _return(self, status: int) -> None:
         """Discards all work and ends the launch. A diverged lane does so where the tile
