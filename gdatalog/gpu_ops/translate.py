@@ -242,6 +242,8 @@ class Translation(LaneLoops):
             self._looked_up(name, ends, end, head)
             return
         with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
+            if self._inside is None and len(bounds) == 2 and self.lanes > 1:
+                self._may_stop(node.body)
             self._block(node.body)
 
     def _strips(self, loop: ast.For, low: str, high: str) -> tuple[str, str, str]:
@@ -346,6 +348,7 @@ class Translation(LaneLoops):
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
+            self._may_stop(body)
             self._line(f"const i64 {place} = {at} + t.rank;")
             self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
             self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")

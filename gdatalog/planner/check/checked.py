@@ -25,18 +25,21 @@ from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import TypeName
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a relation, and where they were declared."""
+    """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
+    are loaded, and the zones of times."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[TypeName, ...]
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
+    kinds: Kinds = ()
 
     @property
     def arity(self) -> int:
@@ -82,6 +85,16 @@ class CheckedRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCut:
+    """Which rows of an answer are asked for: sorted by the columns in `order`, each with whether it
+    is descending, without the first `offset`, and at most `limit`."""
+
+    order: tuple[tuple[int, bool], ...] = ()
+    limit: s.Const | s.Param | None = None
+    offset: s.Const | s.Param | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedQuery:
     """A `?-`, and the relation with its answer, which may have a rule of its own.
 
@@ -92,6 +105,7 @@ class CheckedQuery:
     relation: str
     boolean: bool
     span: Span = field(compare=False)
+    cut: AnswerCut | None = None
 
 
 @dataclass(frozen=True, slots=True)
