@@ -174,16 +174,14 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp_types heads steady lanes teams cpp graph context driver_library
-        graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel sources
-        array_operators elementwise
-        array_module cupy_driver probe
-        diagnosis head_counts flat
-        kernels transfers cpp_lines lane_loops translate trie_building
-        trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk growing growing_rows round_launches round_memory rounds
-        intersection_sources
-        intersection sums paged_tries device
-        share copied_tries helper group
+        graph_loops virtual_memory
+        virtual_pages compile_errors copies arena cupy_kernel sources array_operators
+        elementwise array_module cupy_driver probe diagnosis head_counts flat
+        kernels transfers cpp_lines lane_loops translate trie_building trie_cache
+        control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
+        growing growing_rows round_launches round_memory rounds intersection_sources
+        fused_level intersection sums paged_tries device share copied_tries helper
+        group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
@@ -205,7 +203,7 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining names types lattice column_names
+        cycle_errors strata cautions heads inlining answers names types lattice column_names
         declarations schemas zones statements program extending validity
     """,
     "planner/order": """
@@ -244,8 +242,8 @@ ORDER = {
         column_arrays columns export spill pipes symbols threads row_groups as_text cells
         plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
         column_matching headers dictionary keys sorting ordered row_ids missing frames row_ops
-        on_device text_files selection duplicates spilled_groups line_blocks parquet_groups file_bytes
-        large_files readers trie trie_slices row_tests degrees laid_tries facts_files kept
+        on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
+        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files kept
         row_store temporary_files writers parquet_folder graph count_tables spilled_tries
         loop_tables remote trie_builder value_counts quantiles device_statistics statistics
         membership deferred_rows history coded parts relation key_columns
