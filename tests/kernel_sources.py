@@ -271,7 +271,9 @@ class _Recorder:
         self.sources.append(source)
         return dict.fromkeys(names, self)
 
-    def launch(self, blocks: int, threads: int, args: list[Any], gaps: bool = False) -> None: ...
+    def launch(
+        self, blocks: int, threads: int, args: list[Any], *more: Any, **rest: Any
+    ) -> None: ...
 
     def resident(self, threads: int) -> int:
         return 1
