@@ -71,6 +71,10 @@ class FrontierExpansion:
         pieces."""
         once = self._shared(step, tests)
         choices, tests = (self._choices(step), tests) if once is None else ([once], ())
+        roots = choices[0]
+        if roots.source == ROOTS and roots.size is not None and self.frontier.size == 1 and not tests:
+            yield from self._all_roots(step, roots.values)
+            return
         fused = self._fused(step, choices, tests, "expand")
         if fused is not None:
             yield from self._expand_fused(step, *fused)
@@ -156,6 +160,23 @@ class FrontierExpansion:
             if rows is not None:
                 counts[rows] = mine
         return counts
+
+    def _all_roots(self, step: Join, values: Array) -> Iterator[Frontier]:
+        """The one row of the frontier, times all values of the roots."""
+        xp, frontier = self.ops.xp, self.frontier
+        asked = any(self._asks(part) for part in step.participants)
+        for _, _, skip, take, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+            if skip:
+                # Rows that already have a witness need no other.
+                wanted = self.sink.wanted(frontier)
+                if wanted is not None and not wanted[0]:
+                    return
+            self.tried += size
+            own = {step.variable: values[skip : skip + size]}
+            child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
+            self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
+            child.level, child.whole = step.variable, take < 0
+            yield child
 
     def _fused(
         self, step: Join, choices: Sequence[ListEntries], tests: Sequence[Comparison], way: str
