@@ -9,7 +9,7 @@ from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, ValueTests
 
 
-class Arguments:
+class GivenArrays:
     """What kernels take: `args`, and their declarations (`params`)."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Arguments:
         return f"n{len(self.args) - 1}"
 
 
-class ListsText(Arguments):
+class ListsText(GivenArrays):
     """The source of the kernel that finds each row's lists, chooses the shortest of several, and
     sums their lengths up."""
 
@@ -99,7 +99,7 @@ class ListsText(Arguments):
         return lines
 
 
-class LevelText(Arguments):
+class LevelText(GivenArrays):
     """The source of a level's kernels: rows are expanded from the shortest of their `choices`, and
     the values looked up in the others, in order; then in `others`. `args`: the arrays that kernels
     take for that. `places`: for each position that is wanted, the number of its list (those of
