@@ -202,9 +202,9 @@ ORDER = {
         program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining names types lattice column_names
-        declarations schemas zones statements program extending validity
+        walk statements wording checked invalid bindings scopes __init__ motions catalog lists
+        safety cycle_errors strata cautions heads inlining names types lattice column_names
+        declarations schemas zones program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
