@@ -15,7 +15,7 @@ from gdatalog.engine.execution import typed_params
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
-from gdatalog.relations import limited
+from gdatalog.relations import AnswerPart
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
@@ -98,11 +98,11 @@ def ask(
         if result is not None:
             return result
     execution = session.execution(program, params=params, strategy=strategy)
-    wanted = None if limit is None else max(1, limit)
     name = execution.asked()
-    relation = execution.relation(name, wanted, max_rows)
+    part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
+    relation = execution.relation(name, *part.needs(max_rows))
     relation = relation.of_kinds(execution.checked.schemas[name].kinds)
-    result = limited(Result(relation, session.symbols), limit)
+    result = part.of_result(Result(relation, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -170,9 +170,10 @@ def _answer(
     """The answer of a bound query, and the warnings of its evaluation."""
     values = {name: value for name, (_, value) in typed.items()}
     context = session.bound_context(bound.compiled, values)
-    relation = bound.relation(context, None if limit is None else max(1, limit))
+    part = AnswerPart.of(bound.compiled.cut, values, limit)
+    relation = bound.relation(context, part.needed)
     if relation is None:
         return None
     cautions, compiled = context.scope.cautions.values(), bound.compiled
     relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
-    return limited(Result(relation, session.symbols), limit), cautions
+    return part.of_result(Result(relation, session.symbols)), cautions

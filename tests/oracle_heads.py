@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var
+from gdatalog.errors import Span
+from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var, Wildcard
 from tests.oracle_normal import Gen, Neg, names
 
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
@@ -13,15 +15,28 @@ AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value
 
 def by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
     """A head with its arguments in the order of its relation's columns: those of its first head,
-    where no declaration says it."""
+    where no declaration says it. An atom of a body, whose relation has columns, gets `_` for those
+    that it leaves out."""
     places = len(head.args) - len(head.columns)
     named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
     if head.name not in columns:
         by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
         columns[head.name] = [*by_place, *named]
     rest = columns[head.name][places:] if named else []
-    args = (*head.args[:places], *(named[name] for name in rest))
+    args = (*head.args[:places], *(named.get(name, Wildcard()) for name in rest))
     return Atom(head.name, args, head.span)
+
+
+def all_by_place(node: Any, columns: dict[str, list[str]]) -> Any:
+    """The node, whose atoms name no columns."""
+    if isinstance(node, tuple):
+        return tuple(all_by_place(part, columns) for part in node)
+    if not is_dataclass(node) or isinstance(node, type | Span):
+        return node
+    if isinstance(node, Atom) and node.columns:
+        node = by_place(node, columns)
+    parts = {part.name: all_by_place(getattr(node, part.name), columns) for part in fields(node)}
+    return replace(node, **parts)
 
 
 def reads(body: Any, strictly: bool) -> set[str]:

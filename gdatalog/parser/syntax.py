@@ -136,7 +136,8 @@ class Atom:
     """`E(x, y)`. Until name resolution also a call of a function, such as `contains("a", x)` or
     `distinct(x, y)`, because the parser does not know the relations.
 
-    `columns`: the names of the last arguments of a head, as in `p(x, total = sum(y))`.
+    `columns`: the names of the last arguments, as in `p(x, total = sum(y)) <- R(id = x, n = y)`;
+    none after name resolution.
     """
 
     name: str
@@ -278,12 +279,30 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Ordering:
+    """`order by x desc, y limit 10 offset $n`. `rest`: "asc" or "desc" with each key, which name
+    resolution requires to be columns of the answer."""
+
+    rest: tuple[tuple[str, Expr], ...]
+    limit: Const | Param | None = None
+    offset: Const | Param | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """`?- body.`, or a body alone, which Python and the prompt allow (`bare`)."""
 
     body: Literal
     span: Span = _span()
     bare: bool = False
+    ordering: Ordering | None = None
+
+    @property
+    def bounds(self) -> tuple[Const | Param, ...]:
+        """The limit and the offset, where they are given."""
+        given = self.ordering and (self.ordering.limit, self.ordering.offset)
+        return tuple([bound for bound in given or () if bound is not None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gdatalog.errors import NameResolutionError, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
+from gdatalog.parser.words import column_name
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.wording import count, did_you_mean
@@ -51,7 +52,10 @@ class Declarations:
 
 def show_schema(schema: Schema) -> str:
     """`E(src: int, dst: int)`."""
-    columns = (f"{name}: {kind}" for name, kind in zip(schema.columns, schema.types, strict=True))
+    columns = (
+        f"{column_name(name)}: {kind}"
+        for name, kind in zip(schema.columns, schema.types, strict=True)
+    )
     return f"{schema.name}({', '.join(columns)})"
 
 

@@ -85,6 +85,16 @@ class CheckedRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCut:
+    """Which rows of an answer are asked for: sorted by the columns in `order`, each with whether it
+    is descending, without the first `offset`, and at most `limit`."""
+
+    order: tuple[tuple[int, bool], ...] = ()
+    limit: s.Const | s.Param | None = None
+    offset: s.Const | s.Param | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedQuery:
     """A `?-`, and the relation with its answer, which may have a rule of its own.
 
@@ -95,6 +105,7 @@ class CheckedQuery:
     relation: str
     boolean: bool
     span: Span = field(compare=False)
+    cut: AnswerCut | None = None
 
 
 @dataclass(frozen=True, slots=True)

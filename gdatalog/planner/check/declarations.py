@@ -129,7 +129,7 @@ def _impossible(output: s.Directive) -> Iterator[Error]:
     for name, value in output.options:
         if name in ("order_by", "limit"):
             message = f".output writes all rows, unordered: it has no `{name}`"
-            hint = "in Python, `db.query(text, limit=5)` limits rows, and `.sorted()` orders them"
+            hint = f"a query has: `?- {output.names[0]} order by x limit 5.`"
             yield UsageError(message, output.span, hint=hint)
         if (name, value) == ("IO", "stdout") and output.path is not None:
             message = "an output goes to a path or to stdout, not to both"

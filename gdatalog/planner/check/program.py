@@ -14,7 +14,7 @@ from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, S
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.checked import rule_text
-from gdatalog.planner.check.column_names import names_of_columns, place_named
+from gdatalog.planner.check.column_names import ColumnNames, names_of_columns, place_named
 from gdatalog.planner.check.declarations import collect
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
@@ -69,7 +69,7 @@ class ProgramDraft:
     errors: list[Error] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
     catalog: Declarations = field(init=False)
-    named: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns that heads name
+    columns: ColumnNames = field(init=False)
     facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
     examples: Sequence[s.Atom] = ()  # a fact of each shape
     rules: list[CheckedRule] = field(default_factory=list)
@@ -92,12 +92,13 @@ def collect_relations(draft: ProgramDraft) -> None:
 
 def place_named_columns(draft: ProgramDraft) -> None:
     """Arguments of heads that name a column are put in its place."""
-    draft.program, draft.named = place_named(draft.program, draft.catalog, draft.errors)
+    draft.columns = place_named(draft.program, draft.catalog, draft.errors)
+    draft.program = draft.columns.program
 
 
 def resolve_names(draft: ProgramDraft) -> None:
     """Names become relations, functions and variables; a query becomes a rule."""
-    names = NameResolution(draft.catalog, draft.params, draft.errors, draft.cautions)
+    names = NameResolution(draft.catalog, draft.columns, draft.params, draft.errors, draft.cautions)
     draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.program, names)
 
 
@@ -105,6 +106,9 @@ def infer_types(draft: ProgramDraft) -> None:
     """Variables and columns get types; an int becomes a float where a float is needed."""
     types = TypeInference(draft.catalog, draft.params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
+    for query in draft.program.statements:
+        if isinstance(query, s.Query):
+            types.see_bounds(query)
     draft.rules = list(types.checked_rules())
 
 
@@ -146,7 +150,7 @@ def order_strata(draft: ProgramDraft) -> None:
 def settle(draft: ProgramDraft) -> None:
     """All relations get schemas, and the program is complete if it has no errors."""
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
-    named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.named}
+    named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
     if not draft.errors:
         schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)

@@ -207,6 +207,16 @@ class TypeInference:
     def see_fact(self, fact: s.Atom) -> None:
         self._atom(fact)
 
+    def see_bounds(self, query: s.Query) -> None:
+        """Limits and offsets are ints."""
+        for bound in query.bounds:
+            if isinstance(bound, s.Param) and bound.name in self.params:
+                node, why = self.params[bound.name], Why(bound.span, "as a number of rows")
+                if not self.unifier.narrow(node, INT, why):
+                    message = f"a limit is an int, but {show(bound)} is {self.unifier.words(node)}"
+                    hint = "give a number of rows"
+                    self.errors.append(TypeMismatchError(message, bound.span, hint=hint))
+
     def settle_facts(self, relation: str) -> None:
         """A relation of facts only: as in data, its ints are ints, and its times timestamps.
 
