@@ -139,7 +139,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups packed_runs exact_totals expressions __init__
+        groups ordered_groups packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
@@ -154,7 +154,7 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy once semi_naive kept row_rounds bitmap_rounds wrapping
+        __init__ base again copy ordered once semi_naive kept row_rounds bitmap_rounds wrapping
         fallback host placed when_compiled codes linear incremental lattice partitioned_run
         partitioned counted workers worklist
     """,
