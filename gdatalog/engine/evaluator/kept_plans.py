@@ -9,6 +9,7 @@ from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.counting import CountingPlan
 from gdatalog.engine.derived import count_of
+from gdatalog.engine.operators.placed import lasts
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan
 from gdatalog.planner.check import Stratum
@@ -85,7 +86,9 @@ def planned(
     if found is not None:
         return found
     plan = make()
-    if kept is not None and plan is not None:
+    if kept is None or plan is None:
+        return plan
+    if plan.placed is None or lasts(plan.placed, inputs, reads):
         kept.keep(plan, reads, inputs)
     return plan
 
