@@ -27,6 +27,7 @@ HOST_ONLY = {
     "test_a_call_is_stopped_on_all_devices",
     "test_a_copy_that_fails_is_an_error_and_the_next_query_works",
     "test_a_device_that_is_full",
+    "test_a_device_that_is_full_in_the_middle",
     "test_a_device_that_is_full_is_relieved_once",
     "test_a_device_that_is_lost_is_left_out",
     "test_a_device_without_room_for_copies_is_not_asked",
