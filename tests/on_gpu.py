@@ -50,6 +50,7 @@ HOST_ONLY = {
     "test_columns_are_copied_to_the_device_once",
     "test_indexes_that_the_host_has_no_room_for_twice_are_cut_into_cells",
     "test_little_work_stays_on_the_first",
+    "test_little_memory_is_unused",
     "test_memory_that_runs_out_in_the_middle_leaves_the_rule_to_the_cpu",
     "test_pages_are_whole_wherever_a_swap_is_refused",
     "test_pages_keep_what_is_written_wherever_they_lie",

@@ -10,7 +10,7 @@ import pytest
 
 import gdatalog
 from gdatalog.gpu_ops import launch
-from gdatalog.gpu_ops.arena import Arena, GrowingArray
+from gdatalog.gpu_ops.arena import UNUSED_SHARE, Arena, GrowingArray
 from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.growing import RowNumbers
@@ -80,7 +80,7 @@ def test_without_virtual_memory_it_is_copied(driver: Any) -> None:
 
 def test_ranges_serve_the_next_array_until_memory_is_short(driver: Any) -> None:
     arena, memory = driver.arena, driver.arena.memory
-    found = made(driver, 50_000)
+    found = made(driver, 14_000)
     rows, size = found.array[:10], memory.held
     found.leave()
     gc.collect()
@@ -88,12 +88,24 @@ def test_ranges_serve_the_next_array_until_memory_is_short(driver: Any) -> None:
     del rows
     gc.collect()
     assert arena.unused == size
-    small, like = made(driver, 3_000), made(driver, 40_000)
+    small, like = made(driver, 3_000), made(driver, 10_000)
     assert arena.unused == 0 and like.nbytes == size and len(memory.ranges) == 2
     del small, like
     gc.collect()
     driver.release()
     assert not (memory.ranges or memory.handles or arena.held)
+
+
+def test_little_memory_is_unused(driver: Any) -> None:
+    """Of ranges that grew, and suit no array at its begin."""
+    for _ in range(9):
+        found = made(driver, 3_000)
+        found.lengthen(10_000)
+        found.lengthen(15_000)
+        assert driver.arena.unused <= (1 << 20) // UNUSED_SHARE
+        del found
+        gc.collect()
+    assert driver.arena.held <= (1 << 20) // UNUSED_SHARE + 60_000 + driver.arena.page
 
 
 def test_a_device_that_is_full_is_relieved_once() -> None:
