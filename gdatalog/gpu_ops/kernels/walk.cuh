@@ -20,7 +20,7 @@ enum { LOOK = 18 };
 struct Run {
     Array<i64> control, ring;
     Array<i32> counts, previous;
-    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts;
+    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts, team;
 };
 
 // The state of a tile.
