@@ -103,14 +103,13 @@ class Arena:
         self.held += pages * self.page
 
     def release(self, most: int = 0) -> None:
-        """Frees the oldest ranges that no array uses, but for so many bytes. Waits for all
-        kernels."""
+        """Frees the oldest ranges that no array uses, but for so many bytes. Waits for all kernels;
+        frees nothing if that is refused, as while a graph is recorded."""
         if self.unused <= most:
             return
         memory = self.memory
         with unless_refused(), memory.current():
-            with unless_refused():
-                memory.settle()
+            memory.settle()
             while self._unused and self.unused > most:
                 each = self._unused.pop(0)
                 self.held -= each.size
