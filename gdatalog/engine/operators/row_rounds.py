@@ -170,7 +170,8 @@ class KeptRounds:
 
 def _read(joins: Sequence[JoinPlan], growing: Collection[str]) -> list[TrieRef]:
     """The indexes that joins read, but for those that grow."""
-    return [ref for join in joins for ref in join.tries if ref.relation not in growing]
+    refs = (ref for join in joins for ref in join.tries if ref.relation not in growing)
+    return [*dict.fromkeys(refs)]
 
 
 class RowRounds:
