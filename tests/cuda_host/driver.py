@@ -95,7 +95,7 @@ class HostKernel:
 
     @property
     def room(self) -> tuple[int, int, int]:
-        return self.driver.room, 64, self.driver.blocks
+        return self.driver.room, 192, self.driver.blocks
 
     def enlarge(self, shared: int) -> None:
         self._check(shared <= self.driver.room, f"{shared} bytes of shared memory")

@@ -20,6 +20,7 @@ typedef unsigned long long u64;
 // KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: a kernel that the host launches.
 #define KERNEL(name) extern "C" __global__ void name
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define APART static __device__ __noinline__
 #define RESTRICT __restrict__
 
