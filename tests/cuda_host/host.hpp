@@ -51,6 +51,7 @@ double floor(double), ceil(double), sqrt(double), trunc(double);
 #define DEVICE [[maybe_unused]] __attribute__((noinline)) static
 #define APART DEVICE
 #define KERNEL(name) [[maybe_unused]] __attribute__((noinline)) static void name
+#define KERNEL_OF_BLOCKS(blocks, name) KERNEL(name)
 #define RESTRICT
 
 template <class T>
