@@ -224,6 +224,12 @@ def test_searches(seed: int, dtype: Any, spread: int) -> None:
         values = np.unique(level.values)
         root = TrieLevel(values, np.array([0, len(values)]))
         same(OPS.find(on_device(root), there(sought)), root.find(sought))
+        # A part of a list that fits shared memory, and one that does not; ascending or not.
+        among = np.unique(random.integers(-(1 << 30), 1 << 30, 9000)).astype(dtype)
+        root = TrieLevel(among, np.array([0, len(among)]))
+        sought = np.append(random.choice(among, 900), random.integers(-(1 << 31), 1 << 31, 900))
+        for keys in (np.sort(sought)[:: 1 + seed % 3], sought, np.array([INT_MIN, INT_MAX])):
+            same(OPS.find(on_device(root), there(keys)), root.find(keys))
 
 
 @few

@@ -301,6 +301,73 @@ KERNEL(look_up)(Bytes found, Bytes values, Bytes offsets, Bytes parents, Bytes s
     }
 }
 
+#define NEAR 2048  // values of a sorted list that a block takes into shared memory
+
+// The least value of the block's threads; called by all of them.
+DEVICE i64 least_of_block(i64 value) {
+    SHARED(i64, least, WARPS);
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        const i64 other = warp_shuffle_xor(0xFFFFFFFFu, value, lanes);
+        value = other < value ? other : value;
+    }
+    block_sync();
+    if ((thread_of_block() & 31) == 0) least[thread_of_block() >> 5] = value;
+    block_sync();
+    for (int warp = 0; warp < WARPS; warp++) value = least[warp] < value ? least[warp] : value;
+    return value;
+}
+
+// As look_up does in a whole list: a block first finds the part of the list between the least and
+// the greatest of its values (if they ascend, tiles cut both lists like a merge), and its threads
+// search there: in shared memory, if the part is short.
+KERNEL(look_up_sorted)(Bytes found, Bytes values, Bytes sought, i64 what, i64 how, i64 length,
+                       i64 size) {
+    SHARED(i64, near, NEAR);
+    const bool wide = field(what, 24, 8) == I64, wide_sought = field(what, 48, 8) == I64;
+    const i64 tiles = (size + TILE - 1) / TILE;
+    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {
+        const i64 first = tile * TILE + thread_of_block();
+        i64 keys[EACH], least = ~((i64)1 << 63), greatest = (i64)1 << 63;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const i64 at = first + i * THREADS;
+            if (at >= size) continue;
+            keys[i] = whole(sought, wide_sought, at);
+            least = keys[i] < least ? keys[i] : least;
+            greatest = keys[i] > greatest ? keys[i] : greatest;
+        }
+        least = least_of_block(least), greatest = ~least_of_block(~greatest);
+        i64 low = 0;
+        if (least != (i64)1 << 63)
+            low = wide ? row_by_block(array_of<i64>(values), 0, length, least - 1)
+                       : row_by_block(array_of<i32>(values), 0, length, least - 1);
+        const i64 high = wide ? row_by_block(array_of<i64>(values), low, length, greatest)
+                              : row_by_block(array_of<i32>(values), low, length, greatest);
+        const bool short_part = high - low <= NEAR;
+        block_sync();  // all threads have searched for the tile before
+        for (i64 at = thread_of_block(); short_part && at < high - low; at += THREADS)
+            near[at] = whole(values, wide, low + at);
+        block_sync();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const i64 at = first + i * THREADS, key = keys[i];
+            if (at >= size) continue;
+            i64 place;
+            bool there;
+            if (short_part) {
+                const i64 end = high - low;
+                place = how & AFTER ? upper_bound(near, 0, end, key) : lower_bound(near, 0, end, key);
+                there = place < end && near[place] == key;
+                place += low;
+            } else {
+                place = bound(values, wide, low, high, key, how & AFTER);
+                there = place < high && whole(values, wide, place) == key;
+            }
+            store(found, field(what, 16, 8), at, (how & FOUND) && !there ? -1 : place, false);
+        }
+    }
+}
+
 enum Cut { BEGIN = 1, BOUNDED = 2, UPPER = 4 };
 
 // The start and length of each parent's list (BEGIN), or what a cut by bounds leaves of the lists.
