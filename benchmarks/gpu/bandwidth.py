@@ -148,7 +148,7 @@ def _looked_up(setting: Setting, ops: Any, entries: int) -> Iterator[Work]:
     count = len(sought)
     nothing = xp.zeros(count, dtype=xp.int64)
     yield Work(
-        "case 1: a sorted list in another, a binary search a thread",
+        "case 1: a sorted list in another",
         lambda: ops.find(root, sought),
         lambda found: _right(xp, among, sought, found),
         lambda: (

@@ -48,7 +48,6 @@ _KERNELS: Sequence[str] = (
     "search",
     "survivors",
     "look_up",
-    "look_up_sorted",
     "ranges",
 )
 _OF_PARENTS, _DENSE, _FOUND, _AFTER = 1, 2, 4, 8
@@ -150,10 +149,6 @@ class Elementwise:
             how, (least, values) = _DENSE, dense
         given = values, level.offsets, sought if parents is None else parents, sought
         what = _KINDS[found.dtype] << _OUT | _lists(given)
-        if not how & (_OF_PARENTS | _DENSE):
-            args = [found, values, sought, what, how, len(values), sought.size]
-            self._launch("look_up_sorted", sought.size, args)
-            return
         args = [found, *given, what, how, least, len(values), sought.size]
         self._launch("look_up", sought.size, args)
 
