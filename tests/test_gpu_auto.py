@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from gdatalog.engine import placing
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
 from gdatalog.engine.evaluator.bound import BoundRules
@@ -42,6 +43,7 @@ EDGES = [(a, b) for a in range(12) for b in range(12) if a != b and (a + b) % 3]
 ROWS_ONLY = {
     "gpu_rule": 0.0, "gpu_launch": 0.0, "gpu_bus": 1e30, "gpu_rows": 1e30, "gpu_new_rows": 1e30,
     "core_turn": 0.0, "core_new_rows": 1e30, "core_rows": 1e8, "array_rows": 1e8, "gpu_copy": 0.0,
+    "gpu_array_rows": 1e8, "core_indexed": 1e30, "gpu_indexed": 1e30,
 }  # fmt: skip
 COUNT = "n(count()) <- E(x, y), E(y, z), E(x, z), x < y < z."
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
@@ -287,6 +289,43 @@ def test_rules_of_one_relation_run_where_each_pays(connect: Any, opened: list[Gp
     assert len(opened) == 1
 
 
+def test_a_count_leaves_rows_on_the_gpu(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_store, "SORTED_BELOW", 0)
+    monkeypatch.setattr(statistics, "FETCHED", 0)
+    db = connect(gpu_from=100.0, scanned_from=0, loops_worth=0.0, kernels_worth=0.0)
+    text = "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z. n(count()) <- t(_, _, _)."
+    db.run(text)
+    assert db["n"].fetchall() == [(triangles(),)]
+    (found,) = (found for names, found in db.workspace.results.items() if "t" in names)
+    assert not found.relations["t"].store.on_host
+    assert why_of(str(db.explain(text)))[-1] == "on the CPU: about 1 row to look at"
+
+
+def test_a_program_that_is_asked_again_is_placed_once_its_data_lies_there(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placings: list[str] = []
+    usual = placing.placed
+
+    def counted(*given: Any) -> Any:
+        found = usual(*given)
+        placings.append(found.device)
+        return found
+
+    monkeypatch.setattr(placing, "placed", counted)
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    for turn in range(5):
+        db.workspace.results.clear()
+        db.workspace.catalog.bound.clear()
+        assert db.query(COUNT).fetchall() == [(triangles(),)]
+        assert len(placings) == min(turn + 1, 3)
+    assert len(opened) == 1
+    assert why_of(str(db.explain(COUNT)))[1].endswith(" rows to look at")
+
+
 def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> None:
     db = connect(gpu_from=100.0)
     db.workspace.force(strategy="lftj")
@@ -464,6 +503,7 @@ def test_a_process_of_one_program_opens_a_gpu_for_more_than_a_session(connect: A
         (stratum, _) = evaluator.strata_of(["?1"])
         assert evaluator.planned(stratum)[0].device == "cuda:0"
         evaluator.let_go, evaluator._placement = evaluator.known.pop, None
+        evaluator.kept_plans = None
         assert evaluator.planned(stratum)[0].device == "cpu"
 
 
