@@ -204,6 +204,7 @@ def test_dates_and_durations() -> None:
         assert db["q"].fetchall() == [(days[0], spans[0])]
         assert db["q"].df().dtypes.tolist() == [np.dtype(object), np.dtype("m8[ns]")]
         db["t"] = [(dt.datetime(2024, 2, 29),)]
+        assert db.query("r(k) <- p(k, d, _), d = $d.", {"d": np.datetime64("2024-02-29")})
         assert db.query("?- t($d).", {"d": days[0]})  # a day may stand for its midnight
         assert db.query("r(x) <- t(x), x in $ds.", {"ds": days[:1]})
         with pytest.raises(gd.TypeMismatchError, match=r"(?s)`d` is date, .*pandas.to_datetime"):
