@@ -101,6 +101,12 @@ def is_list(relation: str) -> bool:
     return relation.startswith(("?{", "?$"))
 
 
+def is_hidden(relation: str) -> bool:
+    """Whether no program can name a relation: that of a query or a list, or one that the checks
+    have added."""
+    return relation.startswith("?") or "~" in relation
+
+
 def shown_name(text: str) -> str:
     """Replaces the internal names of list relations in a text by their readable parts."""
     return _LIST.sub(r"\1", text) if "#" in text else text

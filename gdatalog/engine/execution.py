@@ -326,7 +326,7 @@ def _evaluator(
         partial(catalog.texts.facts, own=compiled.outline),
     )
     given = context, planned, inputs, facts, results, keep, asked, let_go
-    on_cpu = ends or context.device is CPU
+    on_cpu = ends or (context.device is CPU and context.later is None)
     kept = None if on_cpu else _kept_plans(compiled, catalog, context)
     return Evaluator(*given, number=catalog.number, kept_plans=kept)
 

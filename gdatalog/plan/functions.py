@@ -89,5 +89,23 @@ ALIASES: dict[str, str] = {
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
 
+# Functions of heads that depend on the order of rows: those that give each row a value, and those
+# that pick values of each group. Each with how it is written.
+WINDOWS = {
+    "row_number": "row_number(order by x)",
+    "rank": "rank(order by x)",
+    "dense_rank": "dense_rank(order by x)",
+    "lag": "lag(x, 0 order by t)",
+    "lead": "lead(x, 0 order by t)",
+    "running_sum": "running_sum(x order by t)",
+}
+PICKS = {
+    "top": "top(3, x by score desc)",
+    "arg_max": "arg_max(x, score)",
+    "arg_min": "arg_min(x, score)",
+    "string_agg": 'string_agg(x, ", " order by y)',
+}
+ORDERED = {**WINDOWS, **PICKS}
+
 # Names of literals, which cannot be used as values.
 GENERATORS = frozenset({"range"})

@@ -22,6 +22,7 @@ from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.ordered_heads import split_ordered
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
 from gdatalog.planner.check.statements import Shape, shapes_of, with_types
@@ -70,6 +71,7 @@ class ProgramDraft:
     cautions: list[Caution] = field(default_factory=list)
     catalog: Declarations = field(init=False)
     columns: ColumnNames = field(init=False)
+    split: s.Program = field(init=False)  # the program without functions that depend on an order
     facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
     examples: Sequence[s.Atom] = ()  # a fact of each shape
     rules: list[CheckedRule] = field(default_factory=list)
@@ -96,10 +98,15 @@ def place_named_columns(draft: ProgramDraft) -> None:
     draft.program = draft.columns.program
 
 
+def split_ordered_heads(draft: ProgramDraft) -> None:
+    """Functions of heads that depend on an order get rules of their own."""
+    draft.split = split_ordered(draft.program, draft.catalog, draft.columns, draft.errors)
+
+
 def resolve_names(draft: ProgramDraft) -> None:
     """Names become relations, functions and variables; a query becomes a rule."""
     names = NameResolution(draft.catalog, draft.columns, draft.params, draft.errors, draft.cautions)
-    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.program, names)
+    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.split, names)
 
 
 def infer_types(draft: ProgramDraft) -> None:
@@ -107,7 +114,7 @@ def infer_types(draft: ProgramDraft) -> None:
     types = TypeInference(draft.catalog, draft.params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
     for query in draft.program.statements:
-        if isinstance(query, s.Query):
+        if isinstance(query, s.Query) and query.ordering is not None:
             types.see_bounds(query)
     draft.rules = list(types.checked_rules())
 
@@ -177,6 +184,7 @@ def settle(draft: ProgramDraft) -> None:
 PASSES = (
     collect_relations,
     place_named_columns,
+    split_ordered_heads,
     resolve_names,
     infer_types,
     expand_inline_relations,

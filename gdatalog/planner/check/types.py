@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, TYPES
+from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.statements import with_type
@@ -352,12 +352,29 @@ class TypeInference:
 
     def _aggregated(self, aggregate: s.Aggregate | s.HeadAggregate, nodes: list[int]) -> int:
         kind = aggregate.kind
+        if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
+            return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
             reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
             self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
+
+    def _ordered(self, ordered: s.HeadAggregate, nodes: list[int]) -> int:
+        """The type of a function that depends on an order."""
+        kind, args = ordered.kind, list(zip(ordered.targets, nodes, strict=True))
+        takes = f"`{kind}` takes"
+        if kind in ("row_number", "rank", "dense_rank"):
+            return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
+        masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
+        for (arg, node), mask in zip(args, masks.get(kind, ()), strict=False):
+            reason = f"{takes} {self.unifier.words(self.unifier.node(mask))}"
+            self._narrow(node, mask, arg, reason, f"as an argument of `{kind}`")
+        if kind in ("lag", "lead"):
+            (first, own), (default, other) = args[:2]
+            self._same(first, own, default, other, takes)
+        return nodes[1] if kind == "top" else nodes[0]
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
         signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
