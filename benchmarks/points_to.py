@@ -102,8 +102,9 @@ def constraints(many: int = MANY, seed: int = 1) -> Columns:
         of = source(ends)
         if name == "address_of":
             of = taken[np.minimum(np.searchsorted(taken, of), len(taken) - 1)]
-        rows = np.unique(np.stack([ends, of]), axis=1)
-        found[name] = {"to": rows[0].astype(np.int32), "of": rows[1].astype(np.int32)}
+        rows = np.sort(ends * variables + of)
+        to, of = np.divmod(rows[np.diff(rows, prepend=-1) > 0], variables)
+        found[name] = {"to": to.astype(np.int32), "of": of.astype(np.int32)}
     return found
 
 

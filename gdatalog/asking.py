@@ -19,6 +19,7 @@ from gdatalog.relations import AnswerPart
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import ParamType, TypeName, Value
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
@@ -72,9 +73,9 @@ def _fits(session: Session, text: SharedText, params: Mapping[str, Any]) -> bool
     return fits
 
 
-def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName]]:
+def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName], Kinds]:
     schema = compiled.checked.schemas[compiled.asked]
-    return schema.columns, schema.types
+    return schema.columns, schema.types, schema.kinds
 
 
 def ask(
@@ -97,10 +98,11 @@ def ask(
         if result is not None:
             return result
     execution = session.execution(program, params=params, strategy=strategy)
+    name = execution.asked()
     part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
-    result = part.of_result(
-        Result(execution.relation(execution.asked(), *part.needs(max_rows)), session.symbols)
-    )
+    relation = execution.relation(name, *part.needs(max_rows))
+    relation = relation.of_kinds(execution.checked.schemas[name].kinds)
+    result = part.of_result(Result(relation, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -172,5 +174,6 @@ def _answer(
     relation = bound.relation(context, part.needed)
     if relation is None:
         return None
-    cautions = context.scope.cautions.values()
+    cautions, compiled = context.scope.cautions.values(), bound.compiled
+    relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
     return part.of_result(Result(relation, session.symbols)), cautions

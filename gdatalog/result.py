@@ -122,7 +122,8 @@ class Result:
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
-        return Result(first.joined(*others).renamed(relation.columns), self._symbols)
+        news = first.joined(*others).renamed(relation.columns).of_kinds(relation.kinds)
+        return Result(news, self._symbols)
 
     def sorted(
         self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
@@ -207,7 +208,8 @@ class Result:
         (column,) = cancellable(
             len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
         )
-        return numpy_column(kind, column)
+        kinds = self._relation.kinds
+        return numpy_column(kind, column, kinds[at] if kinds else None)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.columns)
@@ -272,7 +274,7 @@ class Result:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")
-        return Table(relation.columns, relation.types, columns, count)
+        return Table(relation.columns, relation.types, columns, count, relation.kinds)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """The rows for a database with these symbols; not copied if they are its own."""
@@ -287,7 +289,8 @@ class Result:
         *,
         descending: bool | Sequence[bool] = False,
     ) -> pd.DataFrame:
-        """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always.
+        """A pandas DataFrame. Loaded columns have the dtypes that they had, derived columns int64,
+        float64, bool, str and datetime64[ns], naive or with a zone.
 
         `sort`: the columns to sort by, as in `sorted`; True sorts by all of them.
         """

@@ -123,12 +123,15 @@ class Thresholds:
     gpu_launch: float = 2e-5  # seconds of a launch
     gpu_rows: float = 1e10  # rows that a GPU looks at in a second
     gpu_new_rows: float = 2e9  # rows that its rounds tell from known ones in a second
+    gpu_array_rows: float = 1e9  # rows of its array operations in a second
+    gpu_indexed: float = 5e8  # values of indexes that it builds in a second
     gpu_copy: float = 5e-5  # seconds before the first byte of a copy
     gpu_bus: float = 7e9  # bytes that are copied to or from it in a second
     core_turn: float = 2.5e-4  # seconds of a rule's turn in a round on the CPU
     core_rows: float = 3e7  # rows that a core looks at in a second
     core_new_rows: float = 1e7  # rows that the CPU's rounds tell from known ones in a second
-    array_rows: float = 2.5e8  # rows of array operations in a second, anywhere
+    core_indexed: float = 4e7  # values of indexes that a core builds in a second
+    array_rows: float = 2.5e8  # rows of array operations in a second on the CPU
     gpu_bytes: int = 1 << 20  # data of so many bytes on a GPU stays there, and opens it
 
     # Joins and fixpoints on several devices.

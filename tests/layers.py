@@ -174,14 +174,13 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
-        virtual_pages compile_errors copies cupy_kernel sources array_operators elementwise
-        array_module cupy_driver probe
-        diagnosis heads steady head_counts flat
-        kernels transfers cpp_lines lane_loops translate trie_building
-        trie_cache control_words loops rows byte_marks kept_lists evaluate buffers scratch
-        launch walk growing growing_rows round_launches rounds intersection_sources
-        intersection lanes sums paged_tries device
-        share copied_tries helper group
+        virtual_pages compile_errors copies arena cupy_kernel sources array_operators
+        elementwise array_module cupy_driver probe diagnosis heads steady head_counts flat
+        kernels transfers cpp_lines lane_loops translate trie_building trie_cache
+        control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
+        growing growing_rows round_launches round_memory rounds intersection_sources
+        fused_level intersection lanes sums paged_tries device share copied_tries helper
+        group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
@@ -203,9 +202,8 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists safety
-        statements cycle_errors strata cautions heads inlining column_names ordered_heads
-        names types lattice
-        declarations schemas program extending validity
+        statements cycle_errors strata cautions heads inlining column_names ordered_heads names
+        types lattice declarations schemas zones program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
@@ -239,7 +237,7 @@ ORDER = {
         toolkit prompt
     """,
     "storage": """
-        __init__ imported_later places load_options table text_functions device_columns
+        __init__ imported_later kinds places load_options table text_functions device_columns
         column_arrays columns export spill pipes symbols threads row_groups as_text cells
         plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
         column_matching headers dictionary keys sorting ordered row_ids missing frames row_ops

@@ -375,6 +375,58 @@ def test_launches_are_recorded_as_a_graph(cupy: Any) -> None:
     assert said[5:] == ["all", "all"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_launches_run_side_by_side(fails: bool, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each branch in a stream of its own, between those before and behind; more than there are
+    streams in that of the thread. What fails leaves no stream apart."""
+    said: list[str] = []
+    monkeypatch.setattr(cupy_driver, "SIDES", 2)
+
+    class Stream:
+        made = 0
+
+        def __init__(self, non_blocking: bool) -> None:
+            assert non_blocking
+            Stream.made += 1
+            self.name = f"side {Stream.made}"
+
+        def __enter__(self) -> None:
+            said.append(f"in {self.name}")
+
+        def __exit__(self, *failed: object) -> None:
+            said.append("out")
+
+        def wait_event(self, event: Any) -> None:
+            said.append(f"{self.name} after {event.stream.name}")
+
+    own = Stream(True)
+    own.name, Stream.made = "own", 0
+    cupy.cuda.Stream, cupy.cuda.get_current_stream = Stream, lambda: own
+
+    def launch(name: str) -> Any:
+        def queue() -> None:
+            said.append(name)
+            if fails and name == "b":
+                raise KeyError(name)
+
+        return queue
+
+    driver = CupyDriver()
+    driver.side_by_side([launch("a")])
+    driver.side_by_side([])
+    assert said == ["a"]
+    said.clear()
+    forked = ["side 1 after own", "side 2 after own", "in side 1", "b", "out"]
+    joined = ["own after side 1", "own after side 2"]
+    if fails:
+        with pytest.raises(KeyError):
+            driver.side_by_side([*map(launch, "abcde")])
+        assert said == forked + joined
+    else:
+        driver.side_by_side([*map(launch, "abcde")])
+        assert said == [*forked, "in side 2", "c", "out", "a", "d", "e", *joined]
+
+
 def test_of_several_threads_none_looks_all_the_time(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ EDGES = [(a, b) for a in range(12) for b in range(12) if a != b and (a + b) % 3]
 ROWS_ONLY = {
     "gpu_rule": 0.0, "gpu_launch": 0.0, "gpu_bus": 1e30, "gpu_rows": 1e30, "gpu_new_rows": 1e30,
     "core_turn": 0.0, "core_new_rows": 1e30, "core_rows": 1e8, "array_rows": 1e8, "gpu_copy": 0.0,
+    "gpu_array_rows": 1e8, "core_indexed": 1e30, "gpu_indexed": 1e30,
 }  # fmt: skip
 COUNT = "n(count()) <- E(x, y), E(y, z), E(x, z), x < y < z."
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
@@ -285,6 +286,20 @@ def test_rules_of_one_relation_run_where_each_pays(connect: Any, opened: list[Gp
     assert db.query(text + " ?- n(c).").fetchall() == [(triangles() + len(loops),)]
     assert {*db.query(text + " ?- few(x).").fetchall()} == {(x,) for x, _, _ in loops}
     assert len(opened) == 1
+
+
+def test_a_count_leaves_rows_on_the_gpu(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_store, "SORTED_BELOW", 0)
+    monkeypatch.setattr(statistics, "FETCHED", 0)
+    db = connect(gpu_from=100.0, scanned_from=0, loops_worth=0.0, kernels_worth=0.0)
+    text = "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z. n(count()) <- t(_, _, _)."
+    db.run(text)
+    assert db["n"].fetchall() == [(triangles(),)]
+    (found,) = (found for names, found in db.workspace.results.items() if "t" in names)
+    assert not found.relations["t"].store.on_host
+    assert why_of(str(db.explain(text)))[-1] == "on the CPU: about 1 row to look at"
 
 
 def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> None:

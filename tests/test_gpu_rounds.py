@@ -256,6 +256,20 @@ def test_rounds_are_one_launch_and_one_wait(loops: bool, monkeypatch: pytest.Mon
 ONCE = {"kernels_worth": 0}  # rules that run once run as kernels, too
 
 
+def test_rules_of_a_round_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, together = MORE["several heads"], list[int]()
+    real = HostDriver.side_by_side
+
+    def noted(self: HostDriver, branches: Any) -> None:
+        together.append(len(branches))
+        real(self, branches)
+
+    monkeypatch.setattr(HostDriver, "side_by_side", noted)
+    with on_device(HostDriver()) as db:
+        assert len(db.query(text + " ?- a(x, y).")) > len(DENSE)
+    assert max(together) == 6  # rules by the atom whose new rows they read
+
+
 NOT_LINEAR = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z)."
 
 
@@ -367,8 +381,10 @@ def room_for(times: int) -> Any:
         if not left[0]:
             raise gdatalog.MemoryLimitError("no room")
         left[0] -= 1
-        for number in range(len(self.relations)):
-            self._move(number, 0, self._needed(number, 1))
+        for number, rows in enumerate(self.relations):
+            rows.make_room(0, self.memory.needed(number, 1))
+            self._reread(number)
+            self._place(number)
 
     return make
 

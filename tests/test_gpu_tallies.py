@@ -93,6 +93,22 @@ def agrees(text: str, data: Data, number: int, algebra: str = "quotients") -> No
     assert set(run(text, data, number, algebra)["n"]) == set(expected["n"]), (text, data)
 
 
+def in_common(leaves: int) -> list[tuple[int, int]]:
+    """An edge whose two ends, and a third vertex, have so many neighbours in common."""
+    pairs = [(0, 1), *((end, 10 + leaf) for leaf in range(leaves) for end in range(3))]
+    return [*pairs, *((b, a) for a, b in pairs)]
+
+
+def test_long_lists_are_read_one_after_the_other(printed: list[PrintedPlan]) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = in_common(140)
+        expected = 140 * 139 // 2
+        onto(db, 1)
+        db.workspace.force(tile=32, strategy="lftj", algebra="quotients")
+        assert db.count(patterns.from_edges(WEDGES, name="some")) == expected
+    assert any("_its_high" in loops_of(plan).source for plan in printed)
+
+
 @pytest.mark.slow
 @pytest.mark.drawn
 @share(2)

@@ -152,3 +152,11 @@ def test_joins_and_tests_of_strata_that_are_not_evaluated() -> None:
     found = expected(text, {"E": [(x, y) for x in range(20) for y in range(20)]})
     assert found["two"].looked > 20 * found["two"].rows / 2 > 20 * 100
     assert 1 <= found["few"].rows <= 60 and found["few"].rounds == 1
+
+
+def test_a_variable_that_equals_a_constant_joins_by_it() -> None:
+    data: dict[str, object] = {"a": [(x,) for x in range(100)], "b": [(x,) for x in range(100)]}
+    alike = "p(x, y) <- a(x), b(y), y = 7. p(x, z) <- p(x, y), b(z), z = y. n(count()) <- p(_, _)."
+    said = "p(x, 7) <- a(x), b(7). p(x, y) <- p(x, y), b(y). n(count()) <- p(_, _)."
+    assert expected(alike, data)["p"] == expected(said, data)["p"]
+    assert expected(alike, data)["p"].rows < 1_000

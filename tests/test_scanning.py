@@ -127,6 +127,13 @@ def test_filters_projections_and_groups(
     assert indexes(db) == 0
 
 
+@pytest.mark.parametrize("text", ["n(count()) <- f(_, _, _, _).", "n(1) <- f(_, _, _, _)."])
+def test_a_body_that_binds_nothing_asks_how_many_rows_there_are(db: gd.Database, text: str) -> None:
+    assert "only if f has rows" in str(db.explain(text))
+    assert db.query(text).fetchall() == [(ROWS if "count" in text else 1,)]
+    assert "for each row of f" in str(db.explain("n(count()) <- f(_, 3, _, _)."))
+
+
 def test_threads_add_floats_in_one_order(
     table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:

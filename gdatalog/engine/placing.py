@@ -18,6 +18,7 @@ from gdatalog.engine.operators.base import KERNELS, work_of
 from gdatalog.engine.operators.host import OnHost
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed, bytes_there, there
+from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.placement import (
@@ -194,13 +195,14 @@ def placed(
         return Placed(on_cpu, "cpu", "not all rows are wanted")
     program = inputs.placement or _alone(stratum, inputs)
     needs, sizes = program.read(stratum, inputs), ProgramSizes(program.statistics, program.given)
+    indexed = unbuilt(StratumPlan(stratum, on_cpu).rules, needs.names, program.relation)
     if not stratum.recursive:
-        work = work_of(on_cpu, NOTHING, context)
+        work = replace(work_of(on_cpu, NOTHING, context), indexed=indexed)
         if program.is_small(work, needs, sizes, inputs):
             return Placed(on_cpu, "cpu", _why(work, NOTHING, needs, program, False))
     expected = sizes.add(stratum, needs.bodies, needs.arities)
-    work = work_of(on_cpu, expected, context)
-    usual = work if work.everywhere else usual_work(stratum, expected)
+    work = replace(work_of(on_cpu, expected, context), indexed=indexed)
+    usual = work if work.everywhere else replace(usual_work(stratum, expected), indexed=indexed)
     own = _placeable(stratum, needs, work, usual, context)
     seeds = sum(bytes_there(part) for parts in inputs.seeds.values() for part in parts)
     own = replace(own, cpu=own.cpu + seeds / context.thresholds.gpu_bus)
@@ -214,7 +216,8 @@ def placed(
     if isinstance(found, OnHost):
         return Placed(found.then, "cpu", found.reason)
     if not work.everywhere:  # only now it is known how the device works
-        device = work_of(found, expected, context).on_device(context.thresholds)
+        there_ = replace(work_of(found, expected, context), indexed=indexed)
+        device = there_.on_device(context.thresholds)
         if not program.pays(replace(own, device=device), sizes, inputs):
             return Placed(on_cpu, "cpu", _why(work, expected, needs, program, False))
     if isinstance(found, Once) and len(stratum.rules) > 1:
@@ -224,6 +227,22 @@ def placed(
         found = Once(replace(found.of, plans=plans))
     program.used = True
     return Placed(found, gpu.name, _why(work, expected, needs, program, True))
+
+
+def unbuilt(
+    rules: Sequence[tuple[CheckedRule, RulePlan]],
+    lower: Collection[str],
+    relation: Callable[[str], Relation | None],
+) -> float:
+    """The values of the indexes of lower relations that rules read and the CPU has not built."""
+    refs = {ref for _, plan in rules for join in plan.joins for ref in join.tries}
+    values = 0
+    for ref in refs:
+        held = relation(ref.relation) if ref.columns and ref.relation in lower else None
+        name = ref.columns, ref.tests, ref.weighted, ref.ranked
+        if held is not None and held.types and held.made(*name) is None:
+            values += held.at_most * len(ref.columns)
+    return float(values)
 
 
 def usual_work(stratum: Stratum, expected: Expected) -> Work:
@@ -259,7 +278,8 @@ def _why(
     work: Work, expected: Expected, needs: ReadByRules, program: ProgramPlacement, there: bool
 ) -> str:
     """What decides where a stratum runs: its work, and where the bytes lie that it reads."""
-    read = [held for held in map(program.relation, needs.names) if held is not None and held.types]
+    rows = map(program.relation, sorted(needs.rows_of.intersection(needs.names)))
+    read = [held for held in rows if held is not None and held.types]
     here = sum(held.nbytes for held in read if held.store.on_device is None)
     lying = sum(held.nbytes for held in read if not held.store.on_host)
     words = looked_at(work.looked + work.arrays)

@@ -6,9 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.gpu_ops.cpp import Spoken
-from gdatalog.printer.nest_state import Counter
+from gdatalog.codegen.function_trees import called
+from gdatalog.gpu_ops.cpp import TOGETHER, Spoken
+from gdatalog.printer.nest_state import STOPPED, Counter
 from gdatalog.records import dataclass, field
+
+CHECKS = {"begin_unit", "ended", "late", "share_turns"}  # for a requested stop
 
 
 @dataclass(slots=True)
@@ -118,6 +121,15 @@ class CodeEmitter(Spoken):
                         self._line(f"out{at}[row] = ({kind})({column});")
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
+    def _may_stop(self, body: Sequence[ast.stmt]) -> None:
+        """A check for a requested stop, before a turn or a strip of turns that may be long and does
+        not check. All lanes are together."""
+        calls = {called(n) for s in body for n in ast.walk(s) if isinstance(n, ast.Call)}
+        loops = any(_repeats(n) for s in body for n in ast.walk(s))
+        if not calls & CHECKS and (loops or calls & TOGETHER):
+            with self._braces("if (ended(t, run, work))"):
+                self._return(STOPPED)
+
     def _return(self, status: int) -> None:
         """Discards all work and ends the launch. A diverged lane does so where the tile
         converges."""
@@ -132,6 +144,13 @@ class CodeEmitter(Spoken):
         """Ends the lane's turn."""
         inside.left = True
         self._line(f"goto {inside.end};")
+
+
+def _repeats(node: ast.AST) -> bool:
+    """Whether it is a loop of several turns."""
+    if isinstance(node, ast.For):
+        return isinstance(node.iter, ast.Call) and len(node.iter.args) > 1
+    return isinstance(node, ast.While)
 
 
 def arguments_of(node: ast.Assign) -> Sequence[ast.expr]:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 THREADS = 256  # of a block, as in search.cuh
 EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
-_TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
 def type_of(array: Array) -> str:
     """The name, in kernels, of the type of an array's entries."""
-    return _TYPES[str(array.dtype)]
+    return TYPES[str(array.dtype)]
 
 
 class Kernels:

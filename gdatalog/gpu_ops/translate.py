@@ -233,6 +233,8 @@ class Translation(LaneLoops):
             self._looked_up(name, ends, end, head)
             return
         with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
+            if self._inside is None and len(bounds) == 2 and self.lanes > 1:
+                self._may_stop(node.body)
             self._block(node.body)
 
     def _lanes_loop(
@@ -297,6 +299,8 @@ class Translation(LaneLoops):
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
+        elif not any(map(_together, shared.body)):
+            self._long_turns(name, shared.body, [*own, *assigned_in(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
         self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
 
@@ -306,11 +310,30 @@ class Translation(LaneLoops):
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
+            self._may_stop(body)
             self._line(f"const i64 {place} = {at} + t.rank;")
             self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
             self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
             self._theirs(name, rank, body, own)
             self._turn(f"{place} < {total}", body, [*own, name])
+        self._renamed = before
+
+    def _long_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+        """All lanes together take the turns of one long range after the other, if each lane runs a
+        turn on its own: then they need not find out whose range has a turn."""
+        before = dict(self._renamed)
+        left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
+        votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
+        with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
+            self._line(f"const int {rank} = lowest_bit({left});")
+            self._line(f"const i64 {high} = from_rank(t, {name}_high, {rank});")
+            self._line(f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;")
+            self._theirs(name, rank, body, own)
+            with self._braces(
+                f"for (i64 {name} = {name}_its_low; {name} < {high}; {name} += LANES)"
+            ):
+                self._turn("true", body, [*own, name])
+        self._line(f"if ({name}_high - {name}_low >= LONG) {name}_high = {name}_low;")
         self._renamed = before
 
     def _turns_of_keys(
@@ -363,6 +386,12 @@ class Translation(LaneLoops):
         if self._inside.left:
             self._line(f"{self._inside.end}:;")
         self._inside = None
+
+
+def _together(statement: ast.stmt) -> bool:
+    """Whether the lanes converge in a statement of a turn."""
+    calls = {called(each) for each in ast.walk(statement) if isinstance(each, ast.Call)}
+    return bool(calls & {"add_tally", "emit", "emit_fresh", "spread"})
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:

@@ -20,14 +20,16 @@ class Work:
     """What an operator is expected to do.
 
     `looked`: the rows that compiled loops look at; `arrays`: those of array operations; `new`: the
-    rows that are told from known ones, apart from the loops. `turns`: how often a rule has its
-    turn; `launches`: how many a turn takes on a device. `everywhere`: the CPU and a device do it in
-    the same way. `on_host`: the CPU runs it in any case.
+    rows that are told from known ones, apart from the loops; `indexed`: the values of indexes that
+    are not built yet. `turns`: how often a rule has its turn; `launches`: how many a turn takes on
+    a device. `everywhere`: the CPU and a device do it in the same way. `on_host`: the CPU runs it
+    in any case.
     """
 
     looked: float
     arrays: float = 0.0
     new: float = 0.0
+    indexed: float = 0.0
     turns: float = 1.0
     launches: float = 1.0
     everywhere: bool = False
@@ -37,15 +39,17 @@ class Work:
         """Its seconds on the CPU."""
         used = max(1.0, min(float(threads), self.looked / thresholds.loops_looked_each))
         rows = self.looked / (thresholds.core_rows * used) + self.arrays / thresholds.array_rows
-        return self.turns * thresholds.core_turn + rows + self.new / thresholds.core_new_rows
+        rows += self.new / thresholds.core_new_rows + self.indexed / thresholds.core_indexed
+        return self.turns * thresholds.core_turn + rows
 
     def on_device(self, thresholds: Thresholds) -> float:
-        """Its seconds on a device. Array operations are not expected to be faster there."""
+        """Its seconds on a device."""
         if self.on_host:
             return inf
-        rows = self.looked / thresholds.gpu_rows + self.arrays / thresholds.array_rows
+        rows = self.looked / thresholds.gpu_rows + self.arrays / thresholds.gpu_array_rows
+        rows += self.new / thresholds.gpu_new_rows + self.indexed / thresholds.gpu_indexed
         turns = self.turns * self.launches * thresholds.gpu_launch
-        return thresholds.gpu_rule + turns + rows + self.new / thresholds.gpu_new_rows
+        return thresholds.gpu_rule + turns + rows
 
 
 def sum_of(works: Sequence[Work]) -> Work:
@@ -54,6 +58,7 @@ def sum_of(works: Sequence[Work]) -> Work:
         sum([each.looked for each in works]),
         sum([each.arrays for each in works]),
         sum([each.new for each in works]),
+        sum([each.indexed for each in works]),
         sum([each.turns * each.launches for each in works]),
         everywhere=True,
     )

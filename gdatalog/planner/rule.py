@@ -229,8 +229,9 @@ def scan_relations(draft: RuleDraft) -> None:
     """An alternative of one atom scans the rows of a large relation, without an index."""
     if draft.first and draft.scans is not None:
         sizes, least = draft.inputs.sizes, draft.scans
+        read = n.variables_of_exprs(draft.head).union(draft.live)
         draft.variants = [
-            scan_of(items, sizes, least) or (items, None) for items, _ in draft.variants
+            scan_of(items, sizes, least, read) or (items, None) for items, _ in draft.variants
         ]
 
 

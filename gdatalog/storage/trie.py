@@ -288,6 +288,13 @@ class ListEntries(NamedTuple):
     source: int = 0
 
 
+class Choice(NamedTuple):
+    """Lists, one for each row, which may be expanded; or else values are looked up in them."""
+
+    entries: ListEntries
+    lookup: Lookup
+
+
 class Trie:
     """The levels of a relation in an order of columns.
 

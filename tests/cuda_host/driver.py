@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.arena import Arena
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.cupy_kernel import Resources
@@ -319,6 +320,8 @@ class HostDriver:
         self.passed = self.switches = 0
         self.copies = HostCopies(self, seed)
         self.virtual = pages.HostMemory(PAGE)
+        memory = pages.GuardedMemory()
+        self.arena: Arena | None = Arena(memory, self.memory, pages.array, lambda: self.relief())
 
     def copier(self) -> HostCopies:
         return self.copies
@@ -425,7 +428,9 @@ class HostDriver:
         return self.memory
 
     def release(self) -> None:
-        """NumPy's memory is let go of at once."""
+        """NumPy's memory is let go of at once; not that of the arena."""
+        if self.arena is not None:
+            self.arena.release()
 
     def queue(self, run: Queued) -> None:
         """Runs this now; with `polls`, when somebody waits."""
@@ -471,6 +476,11 @@ class HostDriver:
             self.pending, self.polls = held, polls
 
         return lambda: self.queue(repeat)
+
+    def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
+        """One after the other, in an order that the seed says."""
+        for launch in random.Random(self.seed).sample(branches, len(branches)):
+            launch()
 
     def reader(self, arrays: Sequence[Any]) -> HostReader:
         return HostReader(self, arrays)

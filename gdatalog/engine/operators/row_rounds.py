@@ -29,6 +29,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.key_space import KeySpace
+from gdatalog.storage.row_ops import Driver
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -188,6 +189,12 @@ class RowRounds:
         assert device is not None
         self.device = device
 
+    @property
+    def _driver(self) -> Driver:
+        """That of the device."""
+        assert self.of.ops.on_device is not None
+        return self.of.ops.on_device.driver
+
     def run(self, work: WorkItem) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed. Raises a
         `MemoryError` if rows do not fit: the rounds so far are valid, and what is marked of the
@@ -265,12 +272,11 @@ class RowRounds:
         for name, table in self.marked.items():
             nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
-            count = len(rows[0])
             passing = name in self.passing and name not in self.indexed
             most, marks = table.space.size, None if table.hashed else table.marks
-            table.rows = GrowingRows(rows, count, most, table.space, marks, passing, 0, count)
+            table.rows = GrowingRows(self._driver, rows, most, table.space, marks, passing)
             table.blocks = []
-            self.seeded |= count > 0
+            self.seeded |= table.rows.count > 0
             self.context.limits.charge(name, table.nbytes)
 
     def _follower(self, each: RuleJoin) -> _Follower | None:
@@ -298,8 +304,7 @@ class RowRounds:
             from gdatalog.gpu_ops.growing import GrowingTrie
 
             table, old = self.marked[ref.relation], ref.version == "old"
-            xp, spans = self.of.ops.xp, table.space.spans
-            made = GrowingTrie(ref.columns, ref.tests, spans, old, xp)
+            made = GrowingTrie(ref.columns, ref.tests, table.space.spans, old, self._driver)
             self.indexes[ref] = made
             self._rows(ref.relation).tries.append(made)
         return cast(Trie, self.indexes[ref])

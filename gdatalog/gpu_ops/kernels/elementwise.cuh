@@ -333,10 +333,18 @@ KERNEL(ranges)(Bytes values, Bytes offsets, Bytes parents, Bytes bounds, ARRAY(i
     }
 }
 
-// The rows in which tiles begin: cuts[tile] is the row of the tile's first entry, cuts[tiles] the
-// last row.
-KERNEL(partition)(ARRAY(const i64) ends, ARRAY(i64) cuts, i64 rows, i64 size, i64 tiles) {
-#pragma unroll 1
-    for (i64 tile = thread_of_grid(); tile <= tiles; tile += threads_of_grid())
-        cuts[tile] = tile < tiles ? upper_bound(ends, 0, rows, tile * TILE) : rows - 1;
+// The sum of all entries of 64 bits up to each one; of 0 to 2^62.
+KERNEL(running)(ARRAY(const i64) values, ARRAY(i64) sums, ARRAY(i64) state, i64 size) {
+    const i64 tiles = (size + TILE - 1) / TILE;
+    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {
+        const i64 first = tile * TILE + thread_of_block();
+        i64 mine[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            mine[i] = first + i * THREADS < size ? values[first + i * THREADS] : 0;
+        running_sums(mine, state, tile, tiles);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (first + i * THREADS < size) sums[first + i * THREADS] = mine[i];
+    }
 }

@@ -13,6 +13,9 @@ enum { USUAL_TILES = 4096 };
 // The most turns between two reads of the clock, if they are short.
 enum { SHORT_TURNS = 8 };
 
+// `ended` looks once in 2^LOOK ticks.
+enum { LOOK = 18 };
+
 // The arguments of a launch.
 struct Run {
     Array<i64> control, ring;
@@ -30,7 +33,8 @@ struct Work {
     u32 turns;    // turns since it last read the clock
     u32 read;     // when it last read the clock, in ticks
     u32 every;    // turns between two reads of the clock; 0: at the next two turns
-    u32 looks;    // how often `ended` was called
+    u32 looks;    // when `ended` last read the clock, in units of 2^LOOK ticks, times SHORT_TURNS;
+                  // and how often it was called since
     int pieces;   // the number of pieces into which to cut the rest of the task
     int trouble;  // the reason to discard all work; each lane has its own
     bool held;    // whether the tile holds the task
@@ -120,10 +124,17 @@ DEVICE bool leaves(Tile<N> t, const Run& run) {
     return from_rank(t, yes, 0) != 0;
 }
 
-// The same, checked once in 64 calls.
+// The same, checked once in 2^LOOK ticks. Reads the clock once in SHORT_TURNS calls, and at the call
+// after each check: if turns are long, every call checks.
 template <int N>
 DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
-    return (++work.looks & 63u) == 0u && leaves(t, run);
+    if ((++work.looks & (SHORT_TURNS - 1u)) != 0u) return false;
+    const u32 now = from_rank(t, (u32)(ticks() >> LOOK), 0) * SHORT_TURNS;
+    const bool same = work.looks - SHORT_TURNS == now;
+    work.looks = now;
+    if (same) return false;
+    work.looks += SHORT_TURNS - 1u;
+    return leaves(t, run);
 }
 
 // Whether to check the time: at every turn if turns are long, else once in some.

@@ -26,18 +26,21 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import TypeName
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a relation, and where they were declared."""
+    """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
+    are loaded, and the zones of times."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[TypeName, ...]
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
+    kinds: Kinds = ()
 
     @property
     def arity(self) -> int:

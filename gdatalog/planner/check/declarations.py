@@ -17,6 +17,7 @@ from gdatalog.planner.check.catalog import (
 )
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.walk import reached
+from gdatalog.records import replace
 from gdatalog.values import TYPE_SYNONYMS
 
 
@@ -89,6 +90,8 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
         if before.declared or not same:
             return
     has_data = before is not None and before.has_data
+    if before is not None and before.schema is not None:
+        schema = replace(schema, kinds=before.schema.kinds)
     catalog.relations[name] = CatalogRelation(
         name, schema.arity, said, decl.span, schema, False, True, has_data
     )

@@ -28,6 +28,7 @@ from gdatalog.planner.check.schemas import schemas_of
 from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
+from gdatalog.planner.check.zones import with_zones
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
@@ -158,6 +159,8 @@ def settle(draft: ProgramDraft) -> None:
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
     named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
+    if not draft.errors:
+        schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
     if draft.errors:
         return
     schemas |= {name: Schema(name, *values.schema) for name, values in draft.lists.items()}

@@ -31,10 +31,11 @@ WIDE = 12  # columns; a wider relation is always scanned, since an index costs m
 
 
 def scan_of(
-    items: n.Conjunction, sizes: Statistics, least: int
+    items: n.Conjunction, sizes: Statistics, least: int, read: frozenset[str]
 ) -> tuple[n.Conjunction, p.GivenRows] | None:
     """The remaining items and the given rows of a scan, if the body is one atom over a relation of
-    at least `least` rows, or a wide one."""
+    at least `least` rows, or a wide one. `read`: the variables of the head; a body that binds none
+    of them and tests nothing only asks how many rows there are."""
     atoms = [item for item in items if isinstance(item, n.AtomItem)]
     rest = [item for item in items if not isinstance(item, n.AtomItem)]
     if len(atoms) != 1 or not atoms[0].args:
@@ -47,6 +48,8 @@ def scan_of(
     if few or atom.version != "full" or size.assumed:
         return None
     given, tests = given_of(atom)
+    if not tests and not rest and read.isdisjoint(slot.name for slot in given.slots):
+        return None
     return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
 
 

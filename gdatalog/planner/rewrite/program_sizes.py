@@ -23,7 +23,7 @@ from gdatalog.planner.rewrite.rounds_cost import (
     once,
 )
 from gdatalog.planner.statistics import PASSES, Assumed, RelationStatistics
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 
 MOST_ROUNDS = 256
 MOST_ROWS = 1e12
@@ -208,6 +208,27 @@ def bodies_of(stratum: Stratum) -> Sequence[SizedBody]:
 
 def _bodies(rule: CheckedRule) -> Iterator[SizedBody]:
     for parts in [[]] if rule.body is None else alternatives_of(rule.body):
-        atoms = tuple([part for part in parts if isinstance(part, s.Atom)])
-        ops = [op for part in parts if isinstance(part, s.Compare) for op, _ in part.rest]
-        yield SizedBody(rule.head, atoms, prod(PASSES[op] for op in ops if op != "="))
+        tests = [part for part in parts if isinstance(part, s.Compare)]
+        fixed = dict([found for test in tests if (found := _fixed(test)) is not None])
+        atoms = tuple([_with(part, fixed) for part in parts if isinstance(part, s.Atom)])
+        ops = [op for test in tests for op, _ in test.rest]
+        passes = prod(PASSES[op] for op in ops if op != "=")
+        yield SizedBody(_with(rule.head, fixed), atoms, passes)
+
+
+def _fixed(test: s.Compare) -> tuple[str, s.Expr] | None:
+    """A variable that equals a constant or another variable, and that."""
+    ((op, other), *more) = test.rest
+    if op == "=" and not more:
+        for left, right in ((test.first, other), (other, test.first)):
+            if isinstance(left, s.Var) and isinstance(right, s.Const | s.Param | s.Var):
+                return left.name, right
+    return None
+
+
+def _with(atom: s.Atom, fixed: Mapping[str, s.Expr]) -> s.Atom:
+    """An atom with what its variables equal."""
+    if not fixed:
+        return atom
+    args = [fixed.get(arg.name, arg) if isinstance(arg, s.Var) else arg for arg in atom.args]
+    return replace(atom, args=tuple(args))
