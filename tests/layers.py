@@ -173,13 +173,14 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types cpp graph context driver_library graph_loops virtual_memory
+        __init__ cpp_types heads steady lanes teams cpp graph context driver_library
+        graph_loops virtual_memory
         virtual_pages compile_errors copies arena cupy_kernel sources array_operators
-        elementwise array_module cupy_driver probe diagnosis heads steady head_counts flat
+        elementwise array_module cupy_driver probe diagnosis head_counts flat
         kernels transfers cpp_lines lane_loops translate trie_building trie_cache
         control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
         growing growing_rows round_launches round_memory rounds intersection_sources
-        fused_level intersection lanes sums paged_tries device share copied_tries helper
+        fused_level intersection sums paged_tries device share copied_tries helper
         group
     """,
     "notebook": """

@@ -130,7 +130,7 @@ def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
     db.workspace.tune(kernels_worth=1e6)
     text = "l(x, z) <- E(x, y), E(y, z), E(z, x), x < z."
     found = rows(db, text)
-    own = {"shortest_lists", "expand_level", "count_level"}
+    own = {"lists_of_rows", "expand_level", "count_level"}
     assert [here for name, here in made if name in own] and own.isdisjoint(launched)
     assert not any(here for name, here in made if name in own)
     for task in device.ops.kernels._coming.values():

@@ -256,6 +256,26 @@ def test_rounds_are_one_launch_and_one_wait(loops: bool, monkeypatch: pytest.Mon
 ONCE = {"kernels_worth": 0}  # rules that run once run as kernels, too
 
 
+@pytest.mark.parametrize("splits", [True, False])
+def test_few_rows_do_not_keep_all_tiles(splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the round before has split tasks."""
+    driver, steps, start = HostDriver(seed=3), list[int](), HostDriver.start
+
+    def noted(self: HostDriver, *given: Any) -> Any:
+        found = start(self, *given)
+        steps.append(self.passed)
+        return found
+
+    monkeypatch.setattr(HostDriver, "start", noted)
+    with on_device(driver, grid_blocks=16, tile_shares_after=0 if splits else -1) as db:
+        db.workspace.force(split="never", dedup="bitmap", tile=32)
+        between = [(x, 99 + 40 * x + z) for x in range(12) for z in range(40)]
+        db["S"], db["E"] = [(7, 0)], [*between, *((z, x + 1) for x, z in between)]
+        assert len(db.query("p(x, y) <- S(x, y). p(x, y) <- p(x, w), E(w, z), E(z, y).")) == 13
+    loops = steps[5::3]  # of each round
+    assert (max(loops[1:]) > loops[0] / 3) == splits
+
+
 def test_rules_of_a_round_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     text, together = MORE["several heads"], list[int]()
     real = HostDriver.side_by_side

@@ -128,8 +128,11 @@ class ClockedKernel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
-        self.clocks.span(self.part, lambda: self.kernel.launch(blocks, threads, args, gaps))
+    def launch(
+        self, blocks: int, threads: int, args: Sequence[Any], *more: Any, **rest: Any
+    ) -> None:
+        run = partial(self.kernel.launch, blocks, threads, args, *more, **rest)
+        self.clocks.span(self.part, run)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_types import OF_LANES, STATE_NAMES, LoopTypes, cpp_type
+from gdatalog.gpu_ops.teams import Team
 from gdatalog.records import dataclass, field
 
 # Functions that all lanes of a tile call together.
@@ -71,6 +72,8 @@ class Spoken:
     root: str | None = None  # the root list whose search starts in shared memory
     lists: int = 0  # how many worklists a tile has
     counts: bool = False  # whether tables of counts are used
+    teams: bool = False  # whether the tiles of a block may take units together
+    team: Team | None = None  # the loops for which they do
     entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
     _renamed: dict[str, str] = field(default_factory=dict)  # names in C++, if they differ
@@ -133,6 +136,8 @@ class Spoken:
             self.counts = self.counts or name in ("add_local", "add_checked")
             if name == "next_task":
                 texts.append("LANES" if self.entries else "1")
+            if name == "next_task" and self.team is not None:
+                return f"next_of_team(t, run, work, team_words, {texts[0]})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -147,6 +152,8 @@ class Spoken:
             return self._extreme(name, cpp_type(self.types.of(node)), texts)
         if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
+        if name == "clear_tally" and self.team is not None:
+            return f"clear_of_team(t, run, array_of<u32>(team_table), {', '.join(texts)})"
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":

@@ -124,16 +124,15 @@ class Intersections(Searches):
         """The values common to sorted lists, and their positions in each. Searches for those of the
         shortest list. Waits for how many of them each other list has."""
         xp = self.xp
-        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
-        values = lists[shortest]
-        places = {shortest: xp.arange(len(values))}
-        for at, other in enumerate(lists):
-            if at == shortest:
+        values = min(lists, key=len)
+        places = {id(values): xp.arange(len(values))}  # by id of the list
+        for other in lists:
+            if id(other) in places:
                 continue
             level = self.level_of(other, xp.arange(2) * len(other))
             level.knows(index=(0, xp.empty(0, dtype=xp.int32)))  # an index would serve once
             found = self.find(level, values)
             left = self.survivors(found >= 0)
-            values, places[at] = values[left], found
+            values, places[id(other)] = values[left], found
             places = {number: column[left] for number, column in places.items()}
-        return values, [places[at] for at in range(len(lists))]
+        return values, [places[id(one)] for one in lists]

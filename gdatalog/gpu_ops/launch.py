@@ -63,6 +63,8 @@ Launched = tuple[Array, Any]
 Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
+MOST_TEAMS = 4  # of a multiprocessor
+TAKEN = 1024  # bytes of shared memory that a block takes besides its table
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
@@ -135,7 +137,8 @@ class Launch:
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
-        self.scratch = self._scratch(tries)
+        self.team, self.threads, blocks = self._team(tries)
+        self.scratch = self._scratch(tries, blocks)
         self.tiles = self.scratch.tiles
         self._make_buffers()
 
@@ -165,7 +168,7 @@ class Launch:
 
     @property
     def grid(self) -> int:
-        return -(-self.tiles * self.loops.lanes // THREADS)
+        return -(-self.tiles * self.loops.lanes // self.threads)
 
     def _inputs(self, tries: Sequence[Trie], beside: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
@@ -188,11 +191,24 @@ class Launch:
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
-    def _scratch(self, tries: Sequence[Trie]) -> Scratch:
+    def _team(self, tries: Sequence[Trie]) -> tuple[int, int, int]:
+        """The bytes of a table of counts in the shared memory of a block, 0 if there is none; the
+        threads of a block, and the number of blocks."""
+        loops, kernel = self.loops, self.kernel
+        for table in (each for each in loops.scratch if each.name == loops.table):
+            size = scratch_length(table, tries) * np.dtype(DTYPES[table.type]).itemsize
+            room, threads, processors = kernel.room
+            size = -(-size // 16) * 16
+            each = min(MOST_TEAMS, (room + TAKEN) // (size + TAKEN))
+            if each > 0 and loops.printed.parallel:
+                kernel.enlarge(size)
+                return size, max(32, threads // each // 32 * 32), each * processors
+        return 0, THREADS, self.thresholds.grid_blocks or kernel.resident(THREADS)
+
+    def _scratch(self, tries: Sequence[Trie], blocks: int) -> Scratch:
         """The scratch of as many tiles as are resident at once and have memory."""
         loops = self.loops
-        blocks = self.thresholds.grid_blocks or self.kernel.resident(THREADS)
-        tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
+        tiles = blocks * (self.threads // loops.lanes) if loops.printed.parallel else 1
         needs = []
         for a in loops.scratch:
             room = self.rooms.get(a.name) or max(1, scratch_length(a, tries))
@@ -282,7 +298,7 @@ class Launch:
         def launch() -> None:
             driver.clear(self._memory)
             self._clear()
-            self.kernel.launch(self.grid, THREADS, args)
+            self.kernel.launch(self.grid, self.threads, args, shared=self.team)
             self._reader.copy()
 
         before, go = self._launches
@@ -384,7 +400,7 @@ class Launch:
             "capacity": self.slots, "grain": max(loops.printed.grain, grain, 1),
             "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
             "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
-            "part": self.part[0], "parts": self.part[1],
+            "part": self.part[0], "parts": self.part[1], "team": self.team,
         }  # fmt: skip
         args: list[Any] = [self.control, self.ring, pool.counts, pool.previous]
         args += [self.ends, len(self.ends)]
@@ -442,7 +458,7 @@ class Launch:
 
     def _ticks(self) -> int:
         """The ticks of the kernels' clock between two checks whether other tiles wait."""
-        limit = self.thresholds.tile_shares_after
+        limit = -1 if self.team else self.thresholds.tile_shares_after
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
         return limit if limit <= 0 else max(1, int(limit * self.shared.driver.clock))

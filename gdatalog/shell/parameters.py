@@ -101,7 +101,7 @@ def parameter_text(value: object, kind: str | None = None) -> str:
 def _one(plain: Value, own: TypeName, kind: str | None) -> str:
     if own == "symbol":
         return quoted(str(plain))
-    if "timestamp" in (own, kind):
+    if own in ("timestamp", "date") or kind == "timestamp":
         return timestamp_to_text(int(plain))
     if own == "bool":
         return "true" if plain else "false"

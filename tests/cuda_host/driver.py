@@ -93,7 +93,21 @@ class HostKernel:
     def packed(self, args: Sequence[Any]) -> Sequence[Any]:
         return args
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
+    @property
+    def room(self) -> tuple[int, int, int]:
+        return self.driver.room, 64, self.driver.blocks
+
+    def enlarge(self, shared: int) -> None:
+        self._check(shared <= self.driver.room, f"{shared} bytes of shared memory")
+
+    def launch(
+        self,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any],
+        gaps: bool = False,
+        shared: int = 0,
+    ) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
         self._check(0 < threads <= 1024, f"{threads} threads in a block")
         self._check(blocks * threads <= _MOST_THREADS, "more threads than can be tested")
@@ -306,6 +320,7 @@ class HostDriver:
         self.yields = 0.25
         self.accesses = 0.02
         self.blocks = blocks
+        self.room = 40 << 10  # bytes of shared memory that a block may ask for
         self.step = 100
         self.patience = 20_000_000
         self.seconds = 60.0

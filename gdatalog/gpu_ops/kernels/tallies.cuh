@@ -20,18 +20,22 @@ DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
     return 0;
 }
 
-// Adds `amount` (not 0) to the count of a key, for each lane with `yes`. Returns how many keys are
-// listed now. Called by all lanes.
+// Adds `amount` (not 0) to the count of a key, for a lane with `yes`. Whether it was 0 before.
+template <class T>
+DEVICE bool count_one(Array<T> counts, bool yes, i64 key, i64 low, i64 amount, int& trouble) {
+    if (!yes) return false;
+    const i64 had = atomic_add(counts, key - low, (T)amount);
+    if (sizeof(T) == sizeof(i64) && had > MOST_COUNTED) trouble = OVERFLOWED;
+    return had == 0;
+}
+
+// The same for each lane. Returns how many keys are listed now. Called by all lanes.
 template <int N, class T, class V>
 DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes, i64 key, i64 low,
                      i64 amount, int& trouble) {
-    i64 had = 1;
-    if (yes) {
-        had = atomic_add(counts, key - low, (T)amount);
-        if (sizeof(T) == sizeof(i64) && had > MOST_COUNTED) trouble = OVERFLOWED;
-    }
-    const u32 news = ballot(t, had == 0);
-    if (had == 0) values[length + before(t, news)] = key;
+    const bool fresh = count_one(counts, yes, key, low, amount, trouble);
+    const u32 news = ballot(t, fresh);
+    if (fresh) values[length + before(t, news)] = key;
     return length + bits_of(news);
 }
 

@@ -20,7 +20,7 @@ enum { LOOK = 18 };
 struct Run {
     Array<i64> control, ring;
     Array<i32> counts, previous;
-    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts;
+    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts, team;
 };
 
 // The state of a tile.
@@ -70,6 +70,16 @@ DEVICE i64 grain_of(const Run& run, i64 total, i64 lanes) {
     const i64 share = total / (tiles * (run.parts > 1 || lanes == 1 ? 16 : 64));
     const i64 most = share < 1024 ? share : 1024, least = run.grain > lanes ? run.grain : lanes;
     return most > least ? most : least;
+}
+
+// The number of tiles that take part in a round over so many rows. If the last round has split no
+// task, there is one for each row, and some to split tasks after all: more tiles would only wait for
+// each other at the shared words.
+template <class C>
+DEVICE i64 tiles_of_round(C control, i64 tiles, i64 rows) {
+    if (control[LIGHT] == 0) return tiles;
+    const i64 few = tiles / 8 + 1, least = rows > few ? rows : few;
+    return least < tiles ? least : tiles;
 }
 
 // Takes the next task; the tile has finished the one before. `lanes`: that take a unit each.

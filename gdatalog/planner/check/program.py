@@ -25,7 +25,7 @@ from gdatalog.planner.check.names import NameResolution
 from gdatalog.planner.check.ordered_heads import split_ordered
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
-from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
+from gdatalog.planner.check.statements import Shape, shapes_of, with_types
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.zones import with_zones
@@ -248,6 +248,6 @@ def _infer(
 
 
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
-    """The facts, with floats for int literals in columns of floats."""
-    floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
-    return tuple([with_floats(fact, floats) for fact in facts]) if floats else tuple(facts)
+    """The facts, with floats for int literals in columns of floats, and dates in those of dates."""
+    types = {at: kind for at, kind in enumerate(schema.types) if kind in ("float", "date")}
+    return tuple([with_types(fact, types) for fact in facts]) if types else tuple(facts)
