@@ -13,7 +13,7 @@ piece. The host makes the rows of the last bitmap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -164,13 +164,12 @@ class MarkedRounds(StratumRun):
         followers, self.passing = self.followers, passing
         marked: Mapping[str, RelationInRounds] | None
         try:
-            seeds = self._seeds()
             marked, rest = None, self._rest
             if rest:
-                marked = self._again(seeds, [*followers, *rest])
+                marked = self._again(self._seeds, [*followers, *rest])
             if marked is None:
                 rest = self._kernels_once()
-                marked = self._marked(seeds, [*followers, *rest]) if rest else None
+                marked = self._marked(self._seeds(), [*followers, *rest]) if rest else None
             if marked is None:
                 marked, rest = self._begin(followers)
             if marked is None:
@@ -196,7 +195,7 @@ class MarkedRounds(StratumRun):
         return found
 
     def _again(
-        self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[RuleJoin]
+        self, first: Callable[[], Mapping[str, tuple[Columns, int]]], joins: Sequence[RuleJoin]
     ) -> Mapping[str, RelationInRounds] | None:
         """The relations, with these first rows, of the same rounds over the same tries, if the
         device has kept them."""
@@ -207,7 +206,7 @@ class MarkedRounds(StratumRun):
         found: KeptRounds | None = device.kept_of(key)
         if found is None:
             return None
-        given = {name: rows for name, (rows, count) in first.items() if count}
+        given = {name: rows for name, (rows, count) in first().items() if count}
         if not found.begins(self, given):
             found.leave()
             return None
@@ -243,7 +242,8 @@ class MarkedRounds(StratumRun):
         try:
             with self.context.limits.account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
-                return self._again(first, followers) or self._marked(first, followers), []
+                again = self._again(lambda: first, followers)
+                return again or self._marked(first, followers), []
         except MemoryError:
             rest = self._rest
             if not rest:
