@@ -103,7 +103,7 @@ def test_a_cut_is_the_least_and_nearest_to_the_sink() -> None:
 def test_rounds_and_launches_count_beside_rows() -> None:
     costs = Thresholds(
         gpu_rule=1.0, gpu_launch=0.5, gpu_rows=100.0, core_turn=2.0, core_rows=10.0,
-        loops_looked_each=50.0,
+        loops_looked_each=12.5,
     )  # fmt: skip
     rounds = Work(100.0, turns=8.0, launches=2.0)
     assert rounds.on_device(costs) == 1.0 + 8.0 + 1.0

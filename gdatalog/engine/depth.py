@@ -265,7 +265,7 @@ class JoinNest:
         """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
         it is not too large for that."""
         device = self.context.device.accelerator
-        large = self.join.cost > AHEAD * self.worth
+        large = self.join.cost > AHEAD * self.worth * self.settings.thresholds.overrun
         if device is None or self.counted or large or self.reason is not None:
             return False
         return device.waits_for(self.plain, label)

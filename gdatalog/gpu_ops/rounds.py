@@ -25,7 +25,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of
+from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of, indexing
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
@@ -78,8 +78,21 @@ class DeviceRounds:
         self.found.append(0)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
 
+    def soon(self) -> bool:
+        """Whether the kernels that add rows to indexes are at hand. Otherwise other threads compile
+        them."""
+        owners = [(trie, rows.columns) for rows in self.relations for trie in rows.tries]
+        at_hand = True
+        for group in groups_of([trie for trie, _ in owners]):
+            tries, columns = ([owners[at][side] for at in group] for side in (0, 1))
+            at_hand &= self.kernels.soon(indexing(tries, columns), "index_rows")
+        return at_hand
+
     def prepare(self) -> None:
         """Prepares what rules share, and makes room for the first round."""
+        for launch in self.launches:
+            text = appending(launch.pool.outputs, self.relations[launch.into].columns)
+            self.kernels.soon(text, "append_rows")
         self.followers = [launch for launch in self.launches if launch.follows is not None]
         self.running = self.launches
         self.next, self.resume = (
