@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 READ = 1 << 18  # rows of a block that are grouped at once
-# From this multiple of the rows from which kernels pay, a join waits for its kernel.
+# How many times more rows breadth-first may look at while another thread compiles the kernel; a
+# larger join waits for it.
 AHEAD = 50
 MOST_PRINTED = 512  # printed texts in the cache
 

@@ -22,13 +22,13 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.calls import GiveUp, Outside
+from gdatalog.calls import GiveUp, LoopRun, Outside
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of, indexing
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
-from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
+from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending, grown_of
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
@@ -78,9 +78,11 @@ class DeviceRounds:
         self.found.append(0)
         self.limits.charge(TILES, sum(launch.held for launch in self.launches))
 
-    def soon(self) -> bool:
-        """Whether the kernels that add rows to indexes are at hand. Otherwise other threads compile
-        them."""
+    def soon(self, runs: Sequence[LoopRun]) -> bool:
+        """Whether the kernels that add rows to the indexes of rules are at hand. Otherwise other
+        threads compile them."""
+        for run in runs:
+            grown_of(run)
         owners = [(trie, rows.columns) for rows in self.relations for trie in rows.tries]
         at_hand = True
         for group in groups_of([trie for trie, _ in owners]):
