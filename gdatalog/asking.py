@@ -15,10 +15,11 @@ from gdatalog.engine.execution import typed_params
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
-from gdatalog.relations import limited
+from gdatalog.relations import AnswerPart
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import ParamType, TypeName, Value
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
@@ -72,9 +73,9 @@ def _fits(session: Session, text: SharedText, params: Mapping[str, Any]) -> bool
     return fits
 
 
-def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName]]:
+def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName], Kinds]:
     schema = compiled.checked.schemas[compiled.asked]
-    return schema.columns, schema.types
+    return schema.columns, schema.types, schema.kinds
 
 
 def ask(
@@ -97,9 +98,11 @@ def ask(
         if result is not None:
             return result
     execution = session.execution(program, params=params, strategy=strategy)
-    wanted = None if limit is None else max(1, limit)
-    relation = execution.relation(execution.asked(), wanted, max_rows)
-    result = limited(Result(relation, session.symbols), limit)
+    name = execution.asked()
+    part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
+    relation = execution.relation(name, *part.needs(max_rows))
+    relation = relation.of_kinds(execution.checked.schemas[name].kinds)
+    result = part.of_result(Result(relation, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -167,8 +170,10 @@ def _answer(
     """The answer of a bound query, and the warnings of its evaluation."""
     values = {name: value for name, (_, value) in typed.items()}
     context = session.bound_context(bound.compiled, values)
-    relation = bound.relation(context, None if limit is None else max(1, limit))
+    part = AnswerPart.of(bound.compiled.cut, values, limit)
+    relation = bound.relation(context, part.needed)
     if relation is None:
         return None
-    cautions = context.scope.cautions.values()
-    return limited(Result(relation, session.symbols), limit), cautions
+    cautions, compiled = context.scope.cautions.values(), bound.compiled
+    relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
+    return part.of_result(Result(relation, session.symbols)), cautions

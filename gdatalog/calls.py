@@ -109,6 +109,7 @@ DTYPES = {
     "i32[]": np.int32,
     "i64[]": np.int64,
     "u8[]": np.uint8,
+    "u16[]": np.uint16,
     "u32[]": np.uint32,
     "u64[]": np.uint64,
     "f64[]": np.float64,

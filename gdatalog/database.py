@@ -455,7 +455,8 @@ class Database(DataCalls, PatternQueries):
 
             reports = Metrics()
             execution = session.open(text, params, reports=reports, strategy=strategy)
-            profile = Profile.after(execution.context, answer(execution, execution.asked()))
+            found = answer(execution, execution.asked(), cut=execution.compiled.cut)
+            profile = Profile.after(execution.context, found)
             session.tell(execution, params)
             return profile
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.engine.execution import Usage
-from gdatalog.errors import Error, NameResolutionError
+from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import Program
-from gdatalog.planner.check import Schema
+from gdatalog.parser.syntax import Const, Param
+from gdatalog.planner.check import AnswerCut, Schema
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.statements import ruled
 from gdatalog.planner.check.wording import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_order import completed
 from gdatalog.terminal_text import brief, visible
 
 if TYPE_CHECKING:
@@ -24,14 +26,77 @@ if TYPE_CHECKING:
 
 
 def answer(
-    execution: Execution, name: str, limit: int | None = None, max_rows: int | None = None
+    execution: Execution,
+    name: str,
+    limit: int | None = None,
+    max_rows: int | None = None,
+    cut: AnswerCut | None = None,
 ) -> Result:
-    """Evaluates a relation or a query of a text. Returns at most `limit` rows; the limit does not
-    apply to propositions, which have one row or none."""
-    wanted = None if limit is None else max(1, limit)
-    relation = execution.relation(name, wanted, max_rows)
-    result = Result(relation, execution.context.scope.symbols)
-    return limited(result, limit)
+    """Evaluates a relation or a query of a text. Returns at most `limit` rows of those that the
+    query asks for; the limit does not apply to propositions, which have one row or none."""
+    part = AnswerPart.of(cut, execution.params, limit)
+    relation = execution.relation(name, *part.needs(max_rows))
+    kinds = execution.checked.schemas[name].kinds
+    return part.of_result(Result(relation.of_kinds(kinds), execution.context.scope.symbols))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPart:
+    """The rows of a relation that an answer has: sorted by the columns in `order`, without the
+    first `offset`, and at most `limit`."""
+
+    limit: int | None = None
+    order: tuple[tuple[int, bool], ...] = ()
+    offset: int = 0
+
+    @staticmethod
+    def of(cut: AnswerCut | None, params: Mapping[str, Any], limit: int | None) -> AnswerPart:
+        """What a query asks for, with these parameters, and at most `limit` rows of it."""
+        if cut is None:
+            return WHOLE if limit is None else AnswerPart(limit)
+        own, offset = (_bound(each, params) for each in (cut.limit, cut.offset))
+        given = [each for each in (own, limit) if each is not None]
+        return AnswerPart(min(given, default=None), cut.order, offset or 0)
+
+    @property
+    def needed(self) -> int | None:
+        """How many rows of the relation are enough; None: it takes all of them."""
+        if self.order or self.limit is None:
+            return None
+        return max(1, self.offset + self.limit)
+
+    def needs(self, max_rows: int | None) -> tuple[int | None, int | None]:
+        """`needed`, and `max_rows` unless the answer cannot have more rows in any case."""
+        if max_rows is None or (self.limit is not None and self.limit <= max_rows):
+            return self.needed, None
+        return self.needed, max_rows
+
+    def of_result(self, result: Result) -> Result:
+        """These rows of the relation's; the result says so if the limit has cut off others."""
+        if self is WHOLE:
+            return result
+        if self.order or self.offset:
+            most = len(result)
+            stop = most if self.limit is None else min(most, self.offset + self.limit)
+            if self.order:
+                order = completed(self.order, len(result.columns))
+                result = result._sorted(order, stop)  # ties are broken by the other columns
+                result.ordered = True
+            result = result._part(min(self.offset, stop), stop)
+        return limited(result, self.limit)
+
+
+WHOLE = AnswerPart()
+
+
+def _bound(bound: Const | Param | None, params: Mapping[str, Any]) -> int | None:
+    if bound is None:
+        return None
+    value: int = params[bound.name] if isinstance(bound, Param) else bound.value  # type: ignore[assignment]  # checked to be an int
+    if value < 0:
+        message = f"a number of rows cannot be negative: {value}"
+        raise UsageError(message, bound.span, hint="give 0 or more")
+    return value
 
 
 def limited(result: Result, limit: int | None) -> Result:

@@ -16,12 +16,19 @@ from gdatalog.errors import DeviceError, UsageError
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
+from gdatalog.storage.ordered import first_rows, sorted_rows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.row_groups import made_ahead, rows_at_once
-from gdatalog.storage.row_order import Order, order_of, place_of, plain, turned, turned_back
-from gdatalog.storage.rows import Columns, concatenate, cut, order_rows
-from gdatalog.storage.sorting import sort_rows
+from gdatalog.storage.row_order import (
+    Order,
+    order_of,
+    place_of,
+    plain,
+    turned,
+    turned_back,
+)
+from gdatalog.storage.rows import Columns, concatenate, cut
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG
@@ -62,6 +69,7 @@ class Result:
         self._cursor: Iterator[tuple[Any, ...]] | None = None  # for fetchone and fetchmany
         # The limit, if the answer has as many rows: there may be more.
         self.limit: int | None = None
+        self.ordered = False  # whether a query has ordered the rows
 
     def __len__(self) -> int:
         if self._held is None:
@@ -114,7 +122,8 @@ class Result:
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
-        return Result(first.joined(*others).renamed(relation.columns), self._symbols)
+        news = first.joined(*others).renamed(relation.columns).of_kinds(relation.kinds)
+        return Result(news, self._symbols)
 
     def sorted(
         self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
@@ -136,7 +145,8 @@ class Result:
 
     sort = sorted
 
-    def _sorted(self, order: Order) -> Result:
+    def _sorted(self, order: Order, first: int | None = None) -> Result:
+        """All rows sorted, or at least the first ones."""
         relation, (rows, device) = self._relation, self._lying()
         if not rows or not relation.types:
             return self
@@ -144,18 +154,12 @@ class Result:
             with device.use():
                 keys = turned(device.ops.concatenate(rows), order)
                 return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
-        if "symbol" not in relation.types:
-            if plain(order) and len(self) == relation.length:
-                return Result(relation, self._symbols, [relation.keys])
-            keys = sort_rows(turned(self._keys(), order))
-            return Result(relation, self._symbols, [turned_back(keys, order)])
-        keys, ranks = self._keys(), self._symbols.ranks()
-        values = tuple(
-            ranks[key] if kind == "symbol" else key
-            for key, kind in zip(keys, relation.types, strict=True)
-        )
-        places = order_rows(turned(values, order))
-        return Result(relation, self._symbols, [tuple(key[places] for key in keys)])
+        if "symbol" not in relation.types and plain(order) and len(self) == relation.length:
+            return Result(relation, self._symbols, [relation.keys])
+        of = relation.types, self._symbols, order
+        few = first is not None and 2 * first < len(self)
+        found = first_rows(self._rows(), *of, first) if few else sorted_rows(self._keys(), *of)
+        return Result(relation, self._symbols, [found])
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in their current order."""
@@ -204,7 +208,8 @@ class Result:
         (column,) = cancellable(
             len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
         )
-        return numpy_column(kind, column)
+        kinds = self._relation.kinds
+        return numpy_column(kind, column, kinds[at] if kinds else None)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.columns)
@@ -235,7 +240,9 @@ class Result:
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
         """A result of other rows of the same relation."""
         rows = blocks if device is None else Lying(blocks, device)
-        return Result(self._relation, self._symbols, rows)
+        made = Result(self._relation, self._symbols, rows)
+        made.ordered = self.ordered
+        return made
 
     @property
     def _far(self) -> RemoteRows | None:
@@ -267,7 +274,7 @@ class Result:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")
-        return Table(relation.columns, relation.types, columns, count)
+        return Table(relation.columns, relation.types, columns, count, relation.kinds)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """The rows for a database with these symbols; not copied if they are its own."""
@@ -282,7 +289,8 @@ class Result:
         *,
         descending: bool | Sequence[bool] = False,
     ) -> pd.DataFrame:
-        """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always.
+        """A pandas DataFrame. Loaded columns have the dtypes that they had, derived columns int64,
+        float64, bool, str and datetime64[ns], naive or with a zone.
 
         `sort`: the columns to sort by, as in `sorted`; True sorts by all of them.
         """

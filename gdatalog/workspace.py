@@ -12,7 +12,7 @@ from typing import Any
 from gdatalog.account import trim
 from gdatalog.cancellation import Watch
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.engine.catalog.snapshot import Catalog
+from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.texts import KeptRules
 from gdatalog.engine.compiler.compiler import Compiler
 from gdatalog.engine.context import Cluster
@@ -37,6 +37,7 @@ from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.session import Params, Session
+from gdatalog.storage.kinds import joined
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.user_settings import changed
@@ -202,7 +203,7 @@ class Workspace(Session):
         many its data had already."""
         before = self.stored.get(name)
         if before is not None:
-            schema: Schema | None = Schema(name, before.columns, before.types)
+            schema: Schema | None = schema_of(name, before)
         elif self.texts.speaks_of(name):
             schema = self.execution(Program(())).checked.schemas.get(name)
         else:
@@ -212,6 +213,8 @@ class Workspace(Session):
             options = replace(options, first_row_id=int(ids.max()) + 1)
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
+        if before is not None:
+            relation = relation.of_kinds(joined(before.kinds, more.kinds, before.columns))
         held = self._size_of_data(name)
         self.change(self.catalog.with_relation(name, relation), name)
         new = self._size_of_data(name) - held

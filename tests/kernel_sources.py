@@ -17,6 +17,7 @@ from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
 from gdatalog.engine.depth import Form, form_of_bag
 from gdatalog.engine.device import CPU, Cpu
+from gdatalog.gpu_ops.fused_level import FusedLevel
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
@@ -27,7 +28,7 @@ from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.trie import ListEntries, Lookup
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup
 from tests import test_plans
 from tests.interpreted import interpreted
 from tests.test_local_counts import skewed
@@ -270,15 +271,17 @@ class _Recorder:
         self.sources.append(source)
         return dict.fromkeys(names, self)
 
-    def launch(self, blocks: int, threads: int, args: list[Any], gaps: bool = False) -> None: ...
+    def launch(
+        self, blocks: int, threads: int, args: list[Any], *more: Any, **rest: Any
+    ) -> None: ...
 
     def resident(self, threads: int) -> int:
         return 1
 
 
 def fused() -> Iterator[Source]:
-    """Expansions of a level, fused with the search of other lists (at a root that is dense, at
-    one that is not, below parents) and with tests; and which lists to expand."""
+    """Levels: which lists to expand; their expansion, with the search of other lists (at a root
+    that is dense, at one that is not, below parents) and with tests."""
     recorder = _Recorder()
     ops: Any = Sums(recorder)  # type: ignore[arg-type]
     for kind in (np.int32, np.int64):
@@ -286,18 +289,22 @@ def fused() -> Iterator[Source]:
         sparse = ops.level_of(dense.values * 10_000, np.array([0, 4, 9], np.int32))
         parents = np.zeros(2, np.int32)
         starts = lengths = np.array([2, 3])
-        for others in (
-            [],
-            [Lookup(dense, None, True), Lookup(sparse, parents, False)],
-            [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
+        cuts = [("<", starts), (">=", dense.values[:2])]
+        choices = [
+            Choice(lists, Lookup(lists.level, parents, lists.level is sparse))
+            for lists in (ListRanges(level, parents, cuts, 0) for level in (dense, sparse))
+        ]
+        choices.append(Choice(ListEntries(dense.values, starts, lengths, 5), choices[0].lookup))
+        for count, others in (
+            (1, [Lookup(dense, None, True)]),
+            (2, []),
+            (3, [Lookup(sparse, None, False)]),
         ):
-            entries = ListEntries(dense.values, starts, lengths, 5)
-            ops.intersect_lists(entries, others, (), bool(others))
-        tests = [("!=", starts), ("<", parents)]
-        ops.intersect_lists(entries, (), tests, True)
-        ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
-        ops.count_met(lengths, entries, others, [("=", parents)])
-        ops.shortest([lengths, starts])
+            tests = [("!=", starts), ("<", parents)] if count == 1 else []
+            level = FusedLevel(ops, choices[:count], others, tests)
+            for way in ("expand", "counts", "count"):
+                recorder.sources += map(whole, level.texts(way).values())
+        ops.ranges(sparse, parents, cuts)
     for source in recorder.sources:
         yield "expansions", source
 

@@ -37,9 +37,18 @@ from gdatalog.parser.syntax import (
     Values,
     Var,
 )
-from tests.oracle_heads import by_place, group_terms, head_aggregates, is_aggregate, reads
+from tests.oracle_answers import in_order
+from tests.oracle_heads import (
+    all_by_place,
+    by_place,
+    group_terms,
+    head_aggregates,
+    is_aggregate,
+    reads,
+)
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
 from tests.oracle_order import find_order
+from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
 from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
 from tests.oracle_values import add as plus
 
@@ -78,6 +87,21 @@ def answers(
     return [oracle.answer(query) for query in queries]
 
 
+def ordered_answers(
+    program: Program,
+    data: Mapping[str, Iterable[tuple[Value, ...]]],
+    types: Mapping[str, tuple[str, ...]],
+    params: Mapping[str, Value] | None = None,
+) -> list[tuple[tuple[str, ...], list[tuple[Value, ...]]]]:
+    """The same, each in the order that its query says, and cut by it; without an order sorted."""
+    queries = [statement for statement in program.statements if isinstance(statement, Query)]
+    found = answers(program, data, types, params)
+    return [
+        (columns, in_order(query, columns, rows, params or {}))
+        for query, (columns, rows) in zip(queries, found, strict=True)
+    ]
+
+
 class TooLong(Exception):
     """The oracle gives up: the program asks for more than it is made for."""
 
@@ -92,6 +116,7 @@ class Oracle:
     ) -> None:
         self.params = params
         self.steps = 0
+        self.chosen: dict[int, Value] = {}  # what functions of a head have picked
         self.types = {**_declared(program), **types}
         self.rules: list[tuple[Atom, Any]] = []
         self.orders: dict[tuple[int, frozenset[str], frozenset[str]], list[tuple[Any, Any]]] = {}
@@ -106,11 +131,12 @@ class Oracle:
             if isinstance(statement, Decl)
             for name in statement.names
         }
+        self.columns = columns
+        heads = {id(head): by_place(head, columns) for rule in rules for head in rule.heads}
         for rule in rules:
             for named in rule.heads:
-                head = by_place(named, columns)
-                plain, gens = self.normal.head(head)
-                body = self.normal.body(rule.body)
+                plain, gens = self.normal.head(all_by_place(heads[id(named)], columns))
+                body = self.normal.body(all_by_place(rule.body, columns))
                 self.rules.append((plain, [branch + gens for branch in body]))
         self.state: dict[str, Relation] = {
             name: set(self.data.get(name, ())) for name in self.normal.relations
@@ -192,13 +218,20 @@ class Oracle:
     def answer(self, query: Query) -> tuple[tuple[str, ...], Relation]:
         if isinstance(query.body, Test) and isinstance(query.body.expr, Var):
             return (), self.state[query.body.expr.name]
-        columns = tuple(outer_names(query.body))
-        found = self.bindings(self.normal.body(query.body), {}, set(columns))
+        body = all_by_place(query.body, self.columns)
+        columns = tuple(outer_names(body))
+        found = self.bindings(self.normal.body(body), {}, set(columns))
         return columns, {tuple(env[name] for name in columns) for env in found}
 
     # ------------------------------------------------------------------------------- rules
 
     def derive(self, head: Atom, body: Any) -> Iterator[tuple[Value, ...]]:
+        if calls(head.args, WINDOWS):
+            columns = self.columns.get(head.name, [])
+            yield from window_rows(
+                head, columns, lambda terms: set(self.derive(terms, body)), self.value
+            )
+            return
         bindings = self.bindings(body, {}, names(head.args))
         aggregates = [part for arg in head.args for part in head_aggregates(arg)]
         if not aggregates:
@@ -214,16 +247,18 @@ class Oracle:
             except Void:
                 continue
             groups.setdefault(key, (env, []))[1].append(env)
+        picks = calls(head.args, PICKS)
         if not keys and all(a.name in ("count", "count_distinct", "sum") for a in aggregates):
             groups.setdefault((), ({}, []))
         for group, envs in groups.values():
-            try:
-                yield tuple(self.head_value(arg, group, envs) for arg in head.args)
-            except Void:
-                continue
+            for self.chosen in each_choice([(c, picked(c, envs, self.value)) for c in picks]):
+                with suppress(Void):
+                    yield tuple(self.head_value(arg, group, envs) for arg in head.args)
 
     def head_value(self, arg: Expr, group: Env, envs: list[Env]) -> Value:
         """The value of an argument with aggregates, each of them evaluated over `envs`."""
+        if id(arg) in self.chosen:
+            return self.chosen[id(arg)]
         if is_aggregate(arg) and isinstance(arg, FunctionCall):
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)

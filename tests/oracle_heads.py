@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var
+from gdatalog.errors import Span
+from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var, Wildcard, Window
 from tests.oracle_normal import Gen, Neg, names
 
+ORDERED = {
+    *("row_number", "rank", "dense_rank", "lag", "lead", "running_sum"),
+    *("top", "arg_max", "arg_min", "string_agg"),
+}
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
 
 
 def by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
     """A head with its arguments in the order of its relation's columns: those of its first head,
-    where no declaration says it."""
+    where no declaration says it. An atom of a body, whose relation has columns, gets `_` for those
+    that it leaves out."""
     places = len(head.args) - len(head.columns)
     named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
     if head.name not in columns:
         by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
         columns[head.name] = [*by_place, *named]
     rest = columns[head.name][places:] if named else []
-    args = (*head.args[:places], *(named[name] for name in rest))
+    args = (*head.args[:places], *(named.get(name, Wildcard()) for name in rest))
     return Atom(head.name, args, head.span)
+
+
+def all_by_place(node: Any, columns: dict[str, list[str]]) -> Any:
+    """The node, whose atoms name no columns."""
+    if isinstance(node, tuple):
+        return tuple(all_by_place(part, columns) for part in node)
+    if not is_dataclass(node) or isinstance(node, type | Span):
+        return node
+    if isinstance(node, Atom) and node.columns:
+        node = by_place(node, columns)
+    parts = {part.name: all_by_place(getattr(node, part.name), columns) for part in fields(node)}
+    return replace(node, **parts)
 
 
 def reads(body: Any, strictly: bool) -> set[str]:
@@ -38,18 +57,20 @@ def reads(body: Any, strictly: bool) -> set[str]:
 
 def is_aggregate(expr: Expr) -> bool:
     """Whether a head's argument is an aggregate: `min` of two is a function."""
+    if isinstance(expr, FunctionCall | Window) and expr.name in ORDERED:
+        return True
     if not isinstance(expr, FunctionCall) or expr.name not in AGGREGATES:
         return False
     return expr.name not in ("min", "max") or len(expr.args) == 1
 
 
-def head_aggregates(expr: Expr) -> list[FunctionCall]:
+def head_aggregates(expr: Expr) -> list[FunctionCall | Window]:
     if isinstance(expr, Cast):
         return head_aggregates(expr.operand)
-    if not isinstance(expr, FunctionCall):
-        return []
     if is_aggregate(expr):
         return [expr]
+    if not isinstance(expr, FunctionCall):
+        return []
     return [found for arg in expr.args for found in head_aggregates(arg)]
 
 

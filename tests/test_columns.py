@@ -6,6 +6,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.parser import format_node, parse
+from tests.oracle import answers
 
 DATA = 'e(1, "a", 5). e(1, "b", 6). e(2, "a", 7).\n'
 
@@ -47,8 +48,50 @@ def test_heads_match_by_name() -> None:
 
 
 def test_a_named_head_is_printed_as_it_was() -> None:
-    text = "p(x, total = sum(n), best = max(n)) <- e(x, _, n)."
+    text = 'p(x, total = sum(n), "a b" = max(n)) <- e(x, _, n), f("not" = n, in = 3).'
     assert format_node(parse(text)).strip() == text
+    assert (
+        format_node(parse('.decl t("a b": int, c: float)'))
+        .strip()
+        .endswith('("a b": int, c: float)')
+    )
+
+
+def test_atoms_name_columns() -> None:
+    db = gd.connect()
+    db["ord"] = {"id": [1, 2, 3], "Order ID": [7, 8, 8], "amount": [5, 6, 9]}
+    db.run('big(account = i, total = sum(a)) <- ord(amount = a, "Order ID" = i).')
+    assert db["big"].columns == ("account", "total")
+    asked = {
+        "?- big(total = t, account = 8).": [(15,)],
+        "?- ord(x, amount = 5).": [(1,)],
+        "ord(id = 2).": [()],
+        "?- ord(id = x), !big(total = x, account = _).": [(1,), (2,), (3,)],
+        '?- n = count : { ord("Order ID" = 8) }, m = max a : ord(amount = a).': [(2, 9)],
+        'p("a b" = x, "not" = n + 1) <- big(x, n), n < 9. q(x) <- p("not" = x).': [(6,)],
+        "p(x, sum(n)) <- big(x, n), x = 8. ?- p(sum_n = y).": [(15,)],
+    }
+    for text, rows in asked.items():
+        assert db.query(text).sorted().fetchall() == rows, text
+    assert db.query('p("a b" = x, "not" = 1) <- ord(x, _, _).').columns == ("a b", "not")
+    with pytest.raises(gd.Error, match="did you mean `amount`"):
+        db.query("?- ord(ammount = a).")
+    with pytest.raises(gd.Error, match="a fact names no columns"):
+        db.run("p(a = 1).")
+
+
+def test_the_oracle_agrees_on_names() -> None:
+    text = """
+        .decl e(src: int, w: int, dst: int)
+        e(1, 5, 2). e(2, 6, 3). e(1, 7, 3).
+        p(to = y, from = x) <- e(dst = y, src = x).
+        q(n = count(), x = x) <- p(from = x), !p(to = x), e(x, dst = z), z in {2, 3}.
+        ?- p(from = x), q(x = x, n = m)."""
+    program = parse(text)
+    ((columns, rows),) = answers(program, {}, {})
+    found = gd.connect().query(text)
+    assert found.columns == columns == ("x", "m")
+    assert set(found.fetchall()) == rows == {(1, 4)}
 
 
 @pytest.mark.parametrize(
@@ -66,10 +109,13 @@ def test_a_named_head_is_printed_as_it_was() -> None:
         ("p(a = x, 3) <- e(x, _, _).",
          "2:10: syntax error: an argument without a name follows one with a name",
          "arguments by their place come first"),
-        ("?- e(c0 = 1).", "2:6: name error: columns are named in heads only", "by their place"),
-        ("p(a = 1).", "2:3: syntax error: a fact names no columns", "in the order of the columns"),
+        ("?- e(c = 1).", "2:6: name error: `e` has no column `c`", "did you mean `c2`?"),
+        ("?- e(c9 = 1, c9 = 1).", "2:6: name error: `e` has no column `c9`", ""),
+        ("?- e(1, c0 = 1).", "2:9: name error: the column `c0` of `e` is given twice", ""),
+        ("?- contains(a = 1).", "2:13: name error: the arguments of a function have no names",
+         "by their place"),
         ("p(x) <- e(x, y, _), y = cat(a = y).",
-         "2:29: syntax error: the arguments of a function have no names", "in the head of a rule"),
+         "2:29: syntax error: the arguments of a function have no names", "in atoms and heads"),
     ],
 )  # fmt: skip
 def test_what_is_wrong(rules: str, message: str, hint: str) -> None:

@@ -88,7 +88,7 @@ class _Module:
 
 
 class _Event:
-    """Done at the third look."""
+    """Done at the third look, unless said otherwise."""
 
     def __init__(self, cupy: Any, disable_timing: bool) -> None:
         assert disable_timing
@@ -107,7 +107,7 @@ class _Event:
         self.looks += 1
         if self.cupy.fault is not None:
             return 700
-        return 0 if self.looks == 3 else 600
+        return 0 if self.looks == self.cupy.done_at else 600
 
     def synchronize(self) -> None:
         if self.cupy.fault is not None:
@@ -138,7 +138,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         yield
         fake.allocators.pop()
 
-    fake.used, fake.fault, fake.synchronized = [], None, 0
+    fake.used, fake.fault, fake.synchronized, fake.done_at = [], None, 0, 3
     fake.attributes = {"MultiProcessorCount": 132, "ClockRate": 1_980_000}
     fake.events, fake.copied, fake.freed = [], [], []
     fake.full, fake.allocators, fake.waited = [], [allocate], []
@@ -375,6 +375,58 @@ def test_launches_are_recorded_as_a_graph(cupy: Any) -> None:
     assert said[5:] == ["all", "all"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_launches_run_side_by_side(fails: bool, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each branch in a stream of its own, between those before and behind; more than there are
+    streams in that of the thread. What fails leaves no stream apart."""
+    said: list[str] = []
+    monkeypatch.setattr(cupy_driver, "SIDES", 2)
+
+    class Stream:
+        made = 0
+
+        def __init__(self, non_blocking: bool) -> None:
+            assert non_blocking
+            Stream.made += 1
+            self.name = f"side {Stream.made}"
+
+        def __enter__(self) -> None:
+            said.append(f"in {self.name}")
+
+        def __exit__(self, *failed: object) -> None:
+            said.append("out")
+
+        def wait_event(self, event: Any) -> None:
+            said.append(f"{self.name} after {event.stream.name}")
+
+    own = Stream(True)
+    own.name, Stream.made = "own", 0
+    cupy.cuda.Stream, cupy.cuda.get_current_stream = Stream, lambda: own
+
+    def launch(name: str) -> Any:
+        def queue() -> None:
+            said.append(name)
+            if fails and name == "b":
+                raise KeyError(name)
+
+        return queue
+
+    driver = CupyDriver()
+    driver.side_by_side([launch("a")])
+    driver.side_by_side([])
+    assert said == ["a"]
+    said.clear()
+    forked = ["side 1 after own", "side 2 after own", "in side 1", "b", "out"]
+    joined = ["own after side 1", "own after side 2"]
+    if fails:
+        with pytest.raises(KeyError):
+            driver.side_by_side([*map(launch, "abcde")])
+        assert said == forked + joined
+    else:
+        driver.side_by_side([*map(launch, "abcde")])
+        assert said == [*forked, "in side 2", "c", "out", "a", "d", "e", *joined]
+
+
 def test_of_several_threads_none_looks_all_the_time(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +451,11 @@ def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
         driver.wait(stop, flags, (16, 2), 2, driver.reading(()))
     assert cupy.copied == [(1128, 2), (1016, 2)]
     assert cupy.events[-1].looks == 3
+    cupy.copied.clear()
+    cupy.done_at = 5  # the flags may be cleared after they were written: what clears them is queued
+    with pytest.raises(KeyboardInterrupt):
+        driver.wait(stop, flags, (16,), 2, driver.reading(()))
+    assert cupy.copied == [(1128, 2)] * 3
 
 
 def test_who_asks_twice_does_not_wait(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

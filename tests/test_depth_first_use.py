@@ -254,7 +254,7 @@ def test_into_a_pipe_nothing_is_told_and_two_processes_may_compile_at_once(tmp_p
 # --------------------------------------------------------------------------------- choosing
 
 
-def test_small_work_does_not_import_llvmlite() -> None:
+def test_small_work_does_not_import_llvmlite(tmp_path: Path) -> None:
     program = (
         "import sys, gdatalog as gd\n"
         "db = gd.connect(); db['E'] = [(1, 2), (2, 3), (1, 3)]\n"
@@ -263,7 +263,7 @@ def test_small_work_does_not_import_llvmlite() -> None:
         "print(len(db['path']), 'llvmlite' in sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(Path(".")), capture_output=True, text=True
+        [sys.executable, "-c", program], env=environment(tmp_path), capture_output=True, text=True
     )
     assert (done.stdout, done.stderr) == ("[(1,)] False\n3 False\n", "")
 

@@ -180,7 +180,15 @@ def test_round_trips(table: Table) -> None:
         assert again.names == table.names
         if table.length or convert is not to_numpy:
             assert again.types == table.types
-        assert to_rows(again) == rows
+        assert to_rows(again) == (naive_rows(rows) if convert is to_numpy else rows)
+
+
+def naive_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows as NumPy has them, whose times have no zone."""
+    return [
+        tuple(cell.tz_localize(None) if isinstance(cell, pd.Timestamp) else cell for cell in row)
+        for row in rows
+    ]
 
 
 def test_a_stream_decodes_rows_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import combinations, count, permutations
 from typing import Any
 
 import pytest
@@ -230,6 +231,33 @@ def test_an_interrupt_leaves_the_next_call_right(
     monkeypatch.setattr(driver, "wait", before)
     for _ in range(3):
         asked.rows(COUNT)
+
+
+def test_a_stop_is_seen_soon_if_turns_are_long() -> None:
+    """Each of many loops, one inside the other, has dozens of turns."""
+    driver = HostDriver(blocks=1)
+    driver.step = 2_000
+    before = driver.wait
+    pairs = ", ".join(f"E({a}, {b})" for a, b in combinations("abcdef", 2))
+    with gd.connect(device="cpu") as db:
+        db.workspace.device = Gpu(driver)
+        db.workspace.force(strategy="lftj", tile=32)
+        db["E"] = list(permutations(range(60), 2))
+
+        def stopped(poll: Callable[[], None], *rest: Any) -> list[Any]:
+            asked = count()
+
+            def third() -> None:
+                if next(asked) == 2:
+                    db.interrupt()
+                poll()
+
+            return before(third, *rest)
+
+        driver.polls, driver.wait = 20_000, stopped  # type: ignore[method-assign]
+        with pytest.raises(gd.Interrupted):
+            db.query(f"n(count()) <- {pairs}, a < b < c < d < e < f.")
+    assert driver.passed < 50_000  # a turn of the loop around the two innermost has some 4,000
 
 
 def test_an_interrupt_ends_all_terms_of_a_sum(

@@ -58,7 +58,7 @@ def test_rows_are_indexed_as_they_come(columns: tuple[int, ...], tests: Any, see
     spans = (4, 60, 5)[:arity]
     rows = list({tuple(drawn.randrange(span) for span in spans) for _ in range(300)})
     keys = [xp.asarray(np.array(column, dtype=np.int32)) for column in zip(*rows, strict=True)]
-    trie = GrowingTrie(columns, tests, spans, False, xp)
+    trie = GrowingTrie(columns, tests, spans, False, driver)
     for depth in range(len(columns)):
         for kind in ("values", "keys"):
             trie.reads(depth, kind)
@@ -84,8 +84,8 @@ def test_rows_are_indexed_as_they_come(columns: tuple[int, ...], tests: Any, see
 
 
 def test_tries_are_indexed_in_groups_whose_arguments_fit() -> None:
-    xp = HostDriver().xp
-    tries = [GrowingTrie((1, 0), (), (9, 9), False, xp) for _ in range(50)]
+    driver = HostDriver()
+    tries = [GrowingTrie((1, 0), (), (9, 9), False, driver) for _ in range(50)]
     groups = groups_of(tries)
     assert [len(group) for group in groups] == [22, 22, 6]
     assert [number for group in groups for number in group] == [*range(50)]

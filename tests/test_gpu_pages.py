@@ -172,7 +172,7 @@ def test_without_virtual_memory_lists_are_read_from_pinned_memory(
     expected: dict[str, set[Any]],
 ) -> None:
     driver = paged(HostDriver(), 0)
-    driver._looked = True  # of a GPU: that it has none
+    driver._virtual = {True: None}  # of a GPU: that it has none
     with forced(1100), loaded(in_pages(driver)) as db:
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"]

@@ -20,7 +20,7 @@ import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.engine import depth
 from gdatalog.engine.rules import signed_sum
-from gdatalog.gpu_ops import kept_lists
+from gdatalog.gpu_ops import kept_lists, launch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.loops import loops_of
@@ -32,6 +32,7 @@ from tests import test_algebra, test_keyed_counts
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import CURRENT
+from tests.cuda_host.driver import HostKernel
 from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.test_gpu_cells import forced
@@ -44,6 +45,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
+# Of a block in shared memory: for a table, for a part of one, for none.
+ROOMS = (40 << 10, launch.TEAMS * (launch.TAKEN + 64), 0)
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 SQUARES = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), distinct(a, b, c, d)."
 
@@ -66,7 +69,9 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrintedPlan]]:
 
 
 def device_of(number: int) -> Gpu:
-    return Gpu(HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1))
+    driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
+    driver.room = ROOMS[number // 5 % len(ROOMS)]
+    return Gpu(driver)
 
 
 def onto(db: gd.Database, number: int) -> None:
@@ -91,6 +96,42 @@ def agrees(text: str, data: Data, number: int, algebra: str = "quotients") -> No
     except TooLong:
         return
     assert set(run(text, data, number, algebra)["n"]) == set(expected["n"]), (text, data)
+
+
+def in_common(leaves: int) -> list[tuple[int, int]]:
+    """An edge whose two ends, and a third vertex, have so many neighbours in common."""
+    pairs = [(0, 1), *((end, 10 + leaf) for leaf in range(leaves) for end in range(3))]
+    return [*pairs, *((b, a) for a, b in pairs)]
+
+
+def test_long_lists_are_read_one_after_the_other(printed: list[PrintedPlan]) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = in_common(140)
+        expected = 140 * 139 // 2
+        onto(db, 1)
+        db.workspace.force(tile=32, strategy="lftj", algebra="quotients")
+        assert db.count(patterns.from_edges(WEDGES, name="some")) == expected
+    assert any("_its_high" in loops_of(plan).source for plan in printed)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_tiles_of_a_block_have_one_table(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In shared memory, or a part of it; else each tile has a table. At the end, with small units,
+    each tile has one again."""
+    sizes: list[int] = []
+    monkeypatch.setattr(HostKernel, "enlarge", lambda kernel, size: sizes.append(size))
+    found = []
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed(150)
+        db.workspace.force(algebra="quotients", strategy="lftj")
+        found.append(db.query(SQUARES).fetchall())
+        driver = HostDriver(seed=5, races=True)
+        driver.room = room
+        db.workspace.device = Gpu(driver)
+        db.workspace.force(tile=32)
+        found.append(db.query(SQUARES).fetchall())
+    assert found[0] == found[1]
+    assert bool(sizes) == (room > 0)
 
 
 @pytest.mark.slow
@@ -254,12 +295,13 @@ HOUSES = (
 
 
 @pytest.mark.parametrize("asked", [SQUARES, HOUSES])
-@pytest.mark.parametrize("most", [1, 1 << 40])
+@pytest.mark.parametrize(("most", "wide"), [(1, "u16[]"), (1 << 14, "i32[]"), (1 << 40, "i64[]")])
 def test_counts_are_as_wide_as_they_have_to_be(
-    most: int, asked: str, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
+    most: int, wide: str, asked: str, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In 32 bits if no list is so long, and no weights are so large, that they could not hold its
-    count."""
+    """In 16 or 32 bits if no list is so long, and no weights are so large, that they could not hold
+    its count."""
+    monkeypatch.setattr(tallies, "SHORTEST", (1 << 16) // most)
     monkeypatch.setattr(tallies, "SHORT", (1 << 31) // most)
     monkeypatch.setattr(depth, "_printed", OrderedDict())
     with gd.connect(device="cpu") as db:
@@ -269,7 +311,7 @@ def test_counts_are_as_wide_as_they_have_to_be(
         db.workspace.force(algebra="quotients", strategy="lftj")
         assert db.query(asked).fetchall() == expected
     (kind,) = {a.type for plan in printed for a in plan.arguments if a.kind == "tally"}
-    assert kind == ("i32[]" if most == 1 else "i64[]")
+    assert kind == wide
 
 
 @pytest.mark.parametrize("parts", [6, 7])

@@ -24,7 +24,8 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
+from gdatalog.storage.trie import ValueTests as Tests
 from gdatalog.values import INT_MAX, INT_MIN
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -117,53 +118,94 @@ def test_survivors(seed: int, size: int, share: float) -> None:
         same(OPS.survivors(there(mask.astype(np.int64) * 7)), np.flatnonzero(mask))
 
 
-@few
-@given(seeds, st.sampled_from([np.int32, np.int64]), st.integers(0, 3))
-def test_meet(seed: int, dtype: Any, count: int) -> None:
-    """Lists written out and met with others: of parents, of dense and of sparse roots."""
+def meeting(seed: int, dtype: Any, count: int) -> tuple[list[Choice], list[Lookup], Tests]:
+    """Rows with `count` lists of parents each, which may be expanded; a root, dense or not; tests
+    with columns. Some rows have long lists, others none."""
     random = np.random.default_rng(seed)
-    rows, lists = int(random.integers(1, 200)), 20
-    own = level_of(random, lists, 60, 80, dtype)
-    numbers = random.integers(0, lists, rows)
-    starts, lengths = own.offsets[numbers], np.diff(own.offsets)[numbers]
-    before = int(random.integers(0, 5))
-    others = []
+    rows, lists = int(random.integers(1, (8, 300, 1500)[seed % 3])), 20
+    choices: list[Choice] = []
     for at in range(count):
-        parents = random.integers(0, lists, before + rows).astype((np.int32, np.int64)[at % 2])
-        level = level_of(random, lists, 60, 80, (np.int64, np.int32)[seed % 2])
-        if random.random() < 0.4:
-            spread = 1000 if random.random() < 0.5 else 1
-            values = np.unique(random.integers(0, 80 * spread, 60)).astype(dtype)
-            level, parents = TrieLevel(values, np.array([0, len(values)])), None
-        others.append(Lookup(level, parents, bool(random.integers(0, 2))))
-    moved = [
-        Lookup(on_device(level), None if parents is None else there(parents), wanted)
-        for level, parents, wanted in others
+        kind = dtype if at == 0 or seed % 2 else (np.int64, np.int32)[dtype is np.int64]
+        most = (2, 60, 2)[seed % 3] - at
+        level = level_of(random, lists, most, 80, kind)
+        level = level if random.random() < 0.7 or not choices else choices[0].lookup.level
+        parents = random.integers(0, lists, rows).astype((np.int32, np.int64)[at % 2])
+        entries = ListEntries(
+            level.values, level.offsets[parents], np.diff(level.offsets)[parents], None, 0, at
+        )
+        wanted = bool(random.integers(0, 2))
+        choices.append(Choice(entries, Lookup(level, parents, wanted)))
+    others = []
+    if random.random() < 0.5:
+        spread = 1000 if random.random() < 0.5 else 1
+        values = np.unique(random.integers(0, 80 * spread, 60)).astype(dtype)
+        level = TrieLevel(values, np.array([0, len(values)]))
+        others.append(Lookup(level, None, bool(random.integers(0, 2))))
+    operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 2))).tolist()
+    return choices, others, [(op, random.integers(0, 80, rows)) for op in operators]
+
+
+def moved_lookup(lookup: Lookup) -> Lookup:
+    parents = None if lookup.parents is None else there(lookup.parents)
+    return Lookup(on_device(lookup.level), parents, lookup.wanted)
+
+
+@few
+@given(seeds, st.sampled_from([np.int32, np.int64]), st.integers(1, 3))
+def test_fused_levels(seed: int, dtype: Any, count: int) -> None:
+    """The rows of a level, in one piece or several, and how many there are."""
+    choices, others, tests = meeting(seed, dtype, count)
+    rows = len(choices[0].lists.lengths)
+    wanted: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(rows)}
+    own = choices[0].lists._replace(size=int(choices[0].lists.lengths.sum()))
+    sought = [Lookup(*choice.lookup[:2], True) for choice in choices[1:]] + others
+    *found, places = cpu_ops.intersect_lists(own, sought, tests, True)
+    asked = [choice.lookup.wanted for choice in choices] + [lookup.wanted for lookup in others]
+    kept = [column for column, asks in zip(places, asked, strict=False) if asks]
+    for row, *more in zip(*(column.tolist() for column in (*found, *kept)), strict=True):
+        wanted[row].append(tuple(more))
+    lookups = [moved_lookup(choice.lookup) for choice in choices]
+    theirs = [
+        Choice(
+            ListRanges(lookup.level, lookup.parents, (), at)
+            if (seed + at) % 2
+            else ListEntries(lookup.level.values, *map(there, entries[1:3]), None, 0, at),
+            lookup,
+        )
+        for at, ((entries, _), lookup) in enumerate(zip(choices, lookups, strict=True))
     ]
-    which: Any = before
-    if random.random() < 0.3:
-        which = np.flatnonzero(random.random(before + rows) < 0.5)[:rows]
-        starts, lengths = starts[: len(which)], lengths[: len(which)]
-    size = int(lengths.sum())
-    operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 3))).tolist()
-    tests = [(op, random.integers(0, 80, before + rows)) for op in operators]
-    entries = ListEntries(own.values, starts, lengths, size, which), others, tests
-    whose = which if isinstance(which, int) else there(which)
-    its = ListEntries(there(own.values), there(starts), there(lengths), size, whose)
-    their = its, moved, [(op, there(column)) for op, column in tests]
-    wanted = cpu_ops.intersect_lists(*entries, True)
-    if isinstance(which, int):
-        counts, counted = np.zeros(before + rows, np.int64), xp.zeros(before + rows, np.int64)
-        cpu_ops.count_met(counts, *entries)
-        with Taking(seed):
-            OPS.count_met(counted, *their)
-        same(counted, counts)
-        assert counts.tolist() == np.bincount(wanted[0], minlength=before + rows).tolist()
+    args = theirs, [moved_lookup(lookup) for lookup in others], [(op, there(c)) for op, c in tests]
     with Taking(seed):
-        found = OPS.intersect_lists(*their, True)
-    assert found[1].dtype == dtype
-    for one, other in zip((*found[:2], *found[2]), (*wanted[:2], *wanted[2]), strict=True):
-        same(one, other)
+        if seed % 2:
+            level = OPS.fused(*args, "counts", 1)
+            same(level.counts(), np.array([len(wanted[row]) for row in range(rows)]))
+        else:
+            level = OPS.fused(*args, "count", 1)
+            assert level.count() == sum(map(len, wanted.values()))
+        least = np.min([choice.lists.lengths for choice in choices], axis=0)
+        assert level.total == level.tried == least.sum()
+        level, start, left = OPS.fused(*args, "expand", 1), 0, np.ones(rows, bool)
+        room = int(np.random.default_rng(seed).choice([1, 7, 5000]))
+        seen: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(rows)}
+        for turn in range(4) if room == 1 else range(10_000):
+            part = level.expand(start, room)
+            assert len(part.values) <= room and part.values.dtype == level._value
+            columns = part.rows, part.values, *(part.places[n] for n in sorted(part.places))
+            for row, *more in zip(*(here(column).tolist() for column in columns), strict=True):
+                seen[row].append(tuple(more))
+            if part.whole:
+                assert all(seen[row] == wanted[row] for row in set(here(part.rows).tolist()))
+            start = part.stop
+            if start >= level.total:
+                break
+            if turn == 1:  # rows that have something need no more
+                left = np.array([not seen[row] for row in range(rows)])
+                level.leave_out(there(left), start)
+                start = 0
+    done = start >= level.total
+    for row in range(rows):
+        whole = done and left[row]
+        assert seen[row] == wanted[row] if whole else seen[row] == wanted[row][: len(seen[row])]
 
 
 @few
@@ -185,6 +227,12 @@ def test_searches(seed: int, dtype: Any, spread: int) -> None:
         values = np.unique(level.values)
         root = TrieLevel(values, np.array([0, len(values)]))
         same(OPS.find(on_device(root), there(sought)), root.find(sought))
+        # A part of a list that fits shared memory, and one that does not; ascending or not.
+        among = np.unique(random.integers(-(1 << 30), 1 << 30, 9000)).astype(dtype)
+        root = TrieLevel(among, np.array([0, len(among)]))
+        sought = np.append(random.choice(among, 900), random.integers(-(1 << 31), 1 << 31, 900))
+        for keys in (np.sort(sought)[:: 1 + seed % 3], sought, np.array([INT_MIN, INT_MAX])):
+            same(OPS.find(on_device(root), there(keys)), root.find(keys))
 
 
 @few
@@ -210,7 +258,15 @@ def test_ranges(seed: int, dtype: Any, operators: list[str]) -> None:
     with Taking(seed):
         moved = [(op, there(bounds)) for op, bounds in cuts]
         starts, lengths = OPS.ranges(on_device(level), there(parents), moved)
+        lists = ListRanges(on_device(level), there(parents), moved, 0)
+        fused = OPS.fused(
+            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9
+        )
+        part = fused.expand(0, 1 << 20)
     wanted, long = cpu_ops.ranges(level, parents, cuts)
+    found = cpu_ops.expand(wanted, long)
+    same(part.rows, found[0])
+    same(part.places[0], found[1])
     same(lengths, long)
     some = long > 0
     same(starts.get()[some], wanted[some])

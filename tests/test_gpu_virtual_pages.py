@@ -141,8 +141,8 @@ def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     class Memory:
         page = 1 << 21
 
-        def __init__(self, number: int) -> None:
-            self.number = number
+        def __init__(self, number: int, host: bool) -> None:
+            assert host
 
         def current(self) -> Any:
             return nullcontext()
@@ -153,10 +153,10 @@ def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(virtual_memory, "VirtualMemory", Memory)
     driver = cupy_driver.CupyDriver.__new__(cupy_driver.CupyDriver)
-    driver._looked, driver._virtual, driver.number = False, None, 0
+    driver._virtual, driver._arena, driver.number = {}, None, 0
     pool = SimpleNamespace(free_all_blocks=lambda: full.discard("pool"))
     driver._cupy = SimpleNamespace(get_default_memory_pool=lambda: pool)
-    assert driver.page == 0 and not driver._looked
+    assert driver.page == 0 and not driver._virtual
     full.add("pool")
     full.remove("others")
     assert driver.page == 1 << 21 and not full
@@ -171,7 +171,7 @@ def test_what_the_drivers_library_is_called_with(
     loaded = ctypes.CDLL(str(library))
     loaded.said.restype = ctypes.c_char_p
     monkeypatch.setattr(virtual_memory.ctypes, "CDLL", lambda _: loaded)
-    memory = virtual_memory.opened(1)
+    memory = virtual_memory.opened(1, host=True)
     assert memory is not None and memory.page == 1 << 22
     size = 1 << 22
     assert loaded.said().decode().splitlines() == [
@@ -196,6 +196,7 @@ def test_what_the_drivers_library_is_called_with(
     assert [memory.created(True), memory.created(False)] == [7, 8]
     with pytest.raises(MemoryError):
         memory.created(True)
+    loaded.again()
     with pytest.raises(virtual_memory.Refused, match="cuNothing: error 0"):
         memory.call("cuNothing")
     said = len(loaded.said())
@@ -208,7 +209,17 @@ def test_what_the_drivers_library_is_called_with(
         f"map {size} of 99",
         f"unmap {size}",
     ]
-    assert virtual_memory.opened(0) is None  # which has no such attribute
+    said = len(loaded.said())
+    arena = virtual_memory.VirtualMemory(1, host=False)
+    assert arena.created(True, 3) == 7
+    arena.map(1 << 30, [7], 3)
+    assert loaded.said()[said:].decode().splitlines() == [
+        f"create {3 * size} at 1 1",
+        f"map {3 * size} of 7",
+        f"access {3 * size} for 1 1: 3",
+        f"access {3 * size} for 1 0: 3",  # another GPU may read it
+    ]
+    assert virtual_memory.opened(0, host=True) is None  # which has no such attribute
 
 
 def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

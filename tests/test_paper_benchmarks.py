@@ -14,7 +14,7 @@ from benchmarks.graphs import Graph
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.bench import Bench
-from benchmarks.papers.report import PAPERS, Row, read, tables
+from benchmarks.papers.report import NO_TIME, PAPERS, Row, read, tables
 from gdatalog import patterns
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
@@ -78,8 +78,8 @@ def test_on_a_gpu(
 ON_A_GPU = {
     "wu": [wu.PAIRWISE, wu.LFTJ, wu.WARP, wu.CPU, "64 bits", "case 3", "breadth-first by one lane"],
     "cuts": ["lanes to a subtree", "blocks", "rows of a chunk", "level 5"],
-    "t_dfs": ["P12, ", "shared 0.1 ms", "shared never", "1/16 of whole stacks"],
-    "gamma": [*gamma.WAYS, *gamma.DEVICES[:2], "4,096 rows"],
+    "t_dfs": ["P12, ", "looks each 0.1 ms", "a time limit of 0.1 ms", "1/16 of whole stacks"],
+    "gamma": [*gamma.WAYS, *gamma.DEVICES[:2], "4,096 rows", *gamma.PARTS],
     "kudu": ["4-motifs", "clique5"],
 }
 
@@ -94,12 +94,33 @@ def test_a_run_keeps_other_papers_results(tmp_path: Path) -> None:
     assert main(["t_dfs", "--small", "--device", "cuda", "--minutes", "0", "--out", str(tmp_path)],
                 lambda device, **told: gd.connect(device="cpu")) == 0  # fmt: skip
     assert [run.kind for run in read(tmp_path)] == ["cpu", "cpu", "cuda"]
-    assert bench.NO_TIME in (tmp_path / "README.md").read_text()
+    assert NO_TIME in (tmp_path / "README.md").read_text()
     larger = Bench(known={("table", "P1, a small graph"): 5})
     graph = Bench(small=True).graph("")
     with larger.database(graph) as db:
         row = larger.counted("table", patterns.named("P1"), graph, db)
     assert row.trouble == "WRONG: 5 by the CPU"
+
+
+def test_a_run_goes_on_where_another_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that has been measured is not measured again, and rows printed elsewhere are added."""
+    asked = ["wu", "--small", "--go-on", "--lines", "--out"]
+    assert main([*asked, str(tmp_path / "a"), "--minutes", "0"]) == 0
+    assert not capsys.readouterr().out  # no time: nothing was measured
+    assert NO_TIME in (tmp_path / "a" / "README.md").read_text()
+    assert main([*asked, str(tmp_path / "b")]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines(keepends=True)
+    lines = tmp_path / "lines"
+    lines.write_text(f"started\n{first}{last}")
+    assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
+    (run,) = read(tmp_path / "c")
+    whole = {row.key: row for row in read(tmp_path / "b")[0].rows}
+    assert len(run.rows) == 2 and all(whole[row.key] == row for row in run.rows)
+    assert main([*asked, str(tmp_path / "b")]) == 0
+    assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
+    assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}
 
 
 def test_ids_of_64_bits_stay_such() -> None:
@@ -135,6 +156,7 @@ def test_wrong_and_stopped_is_told(
 ) -> None:
     monkeypatch.setattr(bench, "brute", lambda *args: 7)
     monkeypatch.setattr(kudu, "brute", lambda *args: 7)
+    monkeypatch.setattr(kudu, "WORKERS", ())
     assert main(["kudu", "--small"]) == 1
     assert "WRONG: 7 by brute force" in capsys.readouterr().out
     small = Bench(small=True)

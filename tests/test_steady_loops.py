@@ -90,6 +90,26 @@ def test_a_number_that_one_lane_adds() -> None:
     )
 
 
+def test_turns_that_only_add_are_not_shared_with_other_tiles() -> None:
+    same(
+        moved("""
+        for i in turns(0, e0):
+            if e0 - i > 1 and late():
+                e0 = share_turns(unit, i + 1, e0)
+            low = max(0, i + 1)
+            m = np.int64(k0) - np.int64(low)
+            if leads():
+                came += m
+        """),
+        """
+        for i in lanes(0, e0):
+            low = max(0, i + 1)
+            m = np.int64(k0) - np.int64(low)
+            came += m
+        """,
+    )
+
+
 @pytest.mark.parametrize(
     "turn",
     [

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmarks.gpu.names import part_of
+from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel, Resources
 
@@ -33,10 +34,12 @@ class Compiled:
 
 
 class Clocked:
-    """A driver that is another one, and notes what it is asked for."""
+    """A driver that is another one, and notes what it is asked for; its arrays' kernels too."""
 
     def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
+        raw = getattr(driver.xp, "raw", None)  # a stand-in has no kernels of arrays
+        self.xp: Any = driver.xp if raw is None else ArrayModule(self, raw)
         self.compiled: list[Compiled] = []
         self.spans: list[tuple[str, Callable[[], float]]] = []  # what gives a launch's seconds
         self.by_part: dict[str, float] = {}  # seconds that have been asked for
@@ -56,6 +59,9 @@ class Clocked:
             name: ClockedKernel(part_of(name, source), kernel, self)
             for name, kernel in found.items()
         }
+
+    def scan(self, array: Any) -> None:
+        self.span("scan", lambda: self.driver.scan(array))
 
     def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
         with self._muted():
@@ -122,8 +128,11 @@ class ClockedKernel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
-        self.clocks.span(self.part, lambda: self.kernel.launch(blocks, threads, args, gaps))
+    def launch(
+        self, blocks: int, threads: int, args: Sequence[Any], *more: Any, **rest: Any
+    ) -> None:
+        run = partial(self.kernel.launch, blocks, threads, args, *more, **rest)
+        self.clocks.span(self.part, run)
 
 
 @dataclass(slots=True)

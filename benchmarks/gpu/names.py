@@ -14,27 +14,28 @@ _NAMES = {
     "find_in": "case 3: (parent, value) pairs",
     "bound_in": "ranges of cuts",
     "ranges": "ranges of cuts",
+    "lists_of_rows": "lists of rows, sums",
     "survivors": "compact",
     "sum_ints": "sums",
     "sum_doubles": "sums",
 }
 # What a fused kernel looks values up in: a root's list, or those of parents.
 _CASES = {
-    "case 2": r"find_indexed\(index\d|find_within\(values\d+, 0,",
-    "case 3": r"find_within\(values\d+, offsets",
+    "case 3": r"find_within\(a\d+, low",
+    "case 2": r"find_indexed\(a\d+, n|find_within\(a\d+, 0, n",
 }
+_LEVELS = {"expand_level": "compact", "count_level": "count"}
 
 
 def part_of(name: str, source: str) -> str:
     """
     >>> part_of("survivors", ""), part_of("other", "")
     ('compact', 'other')
-    >>> kernel = "KERNEL(intersect_lists)() { find_within(values0, offsets0[p], offsets0[p + 1]) }"
-    >>> part_of("intersect_lists", kernel)
+    >>> part_of("expand_level", "KERNEL(expand_level)() { find_within(a4, low0, high0, key) }")
     'expand, case 3, compact: fused'
     """
-    if name != "intersect_lists":
+    if name not in _LEVELS:
         return _NAMES.get(name, name)
-    text = source.partition("KERNEL(intersect_lists)")[2]
+    text = source.rpartition(f"{name})(")[2]
     cases = [case for case, pattern in _CASES.items() if re.search(pattern, text)]
-    return f"{', '.join(['expand', *cases, 'compact'])}: fused" if cases else "expand"
+    return f"{', '.join(['expand', *cases, _LEVELS[name]])}: fused"

@@ -60,8 +60,8 @@ class Rule:
 
     @property
     def all_kernels(self) -> bool:
-        """Whether its work is done by kernels that have clocks; else array functions do much."""
-        return self.side.forced.strategy == "lftj"
+        """Whether its work is done by kernels that have clocks; else by a CPU, or sorts too."""
+        return self.side.gpu
 
     def count(self) -> int:
         return self.db.count(self.side.text, self.side.forced) // self.side.times

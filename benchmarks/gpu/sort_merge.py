@@ -34,6 +34,7 @@ class SortMerge:
     offsets: Any = None  # of the edges that start at a vertex
     packed: Any = None  # the edges as numbers, ascending
     phases: Phases = field(init=False)
+    all_kernels: bool = False  # have clocks: sorts have none
 
     def __post_init__(self) -> None:
         xp = self.driver.xp

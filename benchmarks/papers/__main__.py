@@ -1,6 +1,8 @@
 """Runs the papers' tables, prints them, and merges them into docs/benchmarks/papers.
 
-A run of one paper keeps the other papers' results, and those of other kinds of devices.
+A run of one paper keeps the other papers' results, and those of other kinds of devices. `--go-on`
+goes on where the last one ran out of time, `--lines` prints each row as it is measured, and
+`--merge` adds the rows that a run on another machine printed so.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,19 @@ from benchmarks.gpu.forced import gpu_driver
 from benchmarks.gpu.machine import gpu
 from benchmarks.machine import Facts, machine
 from benchmarks.papers.bench import Bench, driver_of
-from benchmarks.papers.report import PAPERS, Row, Run, merged, page, read, write
+from benchmarks.papers.report import (
+    NO_TIME,
+    PAPERS,
+    Row,
+    Run,
+    added,
+    in_lines,
+    line,
+    merged,
+    page,
+    read,
+    write,
+)
 from gdatalog.gpu_ops.device import Gpu
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "papers"
@@ -57,9 +72,18 @@ def main(
     parser.add_argument("--cap", type=float, default=20.0, help="seconds after which a run stops")
     parser.add_argument("--minutes", type=float, default=5.0, help="for each paper (default: 5)")
     parser.add_argument("--out", type=Path, help="the folder of the report")
+    parser.add_argument("--go-on", action="store_true", help="measure what the last run has not")
+    parser.add_argument("--lines", action="store_true", help="print each row as a line of JSON")
+    parser.add_argument("--merge", type=Path, metavar="FILE", help="only add such lines of a file")
     options = parser.parse_args(arguments)
     if unknown := set(options.papers) - set(PAPERS):
         parser.error(f"no paper {', '.join(sorted(unknown))}; there are {', '.join(PAPERS)}")
+    out = options.out or (None if options.small else OUT)
+    earlier = read(out) if out is not None else []
+    if options.merge is not None:
+        new = in_lines(options.merge.read_text(encoding="utf-8"))
+        write(out or OUT, reduce(added, ([run] for run in new), earlier))
+        return 0
     connect = connect or Opener()
     facts: Facts = machine()
     try:
@@ -69,8 +93,6 @@ def main(
     except gd.DeviceError as reason:
         print(f"no benchmark on {options.device}: {reason}", file=sys.stderr)
         return 0
-    out = options.out or (None if options.small else OUT)
-    earlier = read(out) if out is not None else []
     kind = options.device.partition(":")[0]
     bench = Bench(options.small, options.full, options.device, options.cap, connect)
     bench.known = {
@@ -88,18 +110,31 @@ def main(
     runs = []
     for name in options.papers or PAPERS:
         bench.begin(options.minutes)
+        bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
         rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
             rows.append(row)
             shown = row.trouble or f"{row.answer or row.more} (cold {row.cold or 0:.3g} s)"
             print(f"{row.table}: {row.work}: {shown}", file=sys.stderr)
+            if options.lines and bench.done.get(row.key) is not row and row.trouble != NO_TIME:
+                told = Run(name, kind, f"{command} {name}", options.cap, facts, [row])
+                print(line(told), flush=True)
         runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
         if out is not None:
             write(out, merged(earlier, runs))
-    print(page(runs))
+    if not options.lines:
+        print(page(runs))
     wrong = any(row.trouble.startswith("WRONG") for run in runs for row in run.rows)
     return int(wrong)
+
+
+def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tuple[str, str], Row]:
+    """The rows that a paper has already, by what they are of; what was stopped is tried again if it
+    may take longer now."""
+    rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]
+    stopped = f"stopped after {cap:g} s"
+    return {row.key: row for row in rows if row.trouble in ("", stopped)}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def mined(
         work = f"{graph.name}, up to {k_edges} edges, support {support}"
         work += f", {way}" if way else ""
         row = bench.timed(Row(table, work), db, ask)
-        if row.trouble:
+        if row.trouble or not found:  # or of an earlier run
             return row
         patterns, supports = found[0]["pattern"].tolist(), found[0]["support"].tolist()
         step = max(1, len(patterns) // CHECKED)

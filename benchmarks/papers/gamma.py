@@ -1,13 +1,14 @@
 """GAMMA (Hu et al. 2024): k-cliques, subgraph matching and frequent patterns, and their memory.
 
-On a GPU, also with a tenth of the memory, on several GPUs, and with small pools of results. Indexes
-that do not fit are read from pinned memory alone, page by page, or cell by cell.
+On a GPU, also with a tenth of the memory, on several GPUs, with small pools of results, and without
+lists that are reused or intersections in one pass. Indexes that do not fit are read from pinned
+memory alone, page by page, or cell by cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -18,8 +19,11 @@ from benchmarks.papers.bench import Ask, Bench, brute
 from benchmarks.papers.frequent import mined
 from benchmarks.papers.report import Row
 from gdatalog.account import Account
+from gdatalog.engine import plan_files
+from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.limits import Limits
 from gdatalog.patterns import Pattern, clique, named
+from gdatalog.planner import build
 from gdatalog.session import Session
 
 MATCHED = ("P1", "P4", "house")  # with four labels
@@ -29,6 +33,7 @@ MINED = (("lab-citeseer", 3, 100), ("lab-citeseer", 4, 100), ("lab-yeast", 3, 10
 WAYS = {"pinned only": ("pages", False), "pages": ("pages", True), "cells": ("cells", True),
         "as chosen": ("auto", True)}  # fmt: skip
 SHARE, SMALL_SHARE = 0.1, 0.5  # of the memory that a query holds
+HELD = "held MB"
 DEVICES = ("cuda:0", "cuda:0,1", "cuda:0,1,2,3")
 POOLS = (1 << 12, 1 << 16, 1 << 22)  # rows
 
@@ -48,8 +53,9 @@ def run(bench: Bench) -> Iterator[Row]:
         graph = bench.graph("ego-Twitter")
         labels = bench.labels(graph, 4)
         yield from _short(bench, graph, labels)
-        yield from _several(bench, graph, labels)
+        yield from _parts(bench, graph, labels)
         yield from _pools(bench, graph)
+        yield from _several(bench, graph, labels)
 
 
 def cliques() -> list[Pattern]:
@@ -73,10 +79,11 @@ def _short(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         text = f"{pattern.count_rule(head='counted')} ?- counted(c)."
         with bench.database(graph, told) as db:
             row, _ = _asked(bench, Row(table, f"{pattern.name}, {graph.name}, in memory"), db, text)
-            peak = 0 if row.trouble else db.profile(text).peak
+            if not row.trouble and HELD not in row.more:
+                row.more[HELD] = f"{db.profile(text).peak / 1e6:.3g}"
         yield _alike(bench, row, pattern, graph, told, None)
-        limit = max(1, int(peak * (SMALL_SHARE if bench.small else SHARE)))
-        for way, (indexes, pages) in WAYS.items() if peak else ():
+        limit = _limit(bench, row)
+        for way, (indexes, pages) in WAYS.items() if not row.trouble else ():
             with bench.database(graph, told, memory_limit=limit, pages=pages) as db:
                 db.workspace.force(host_indexes=indexes)
                 if bench.small:
@@ -84,16 +91,25 @@ def _short(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
                     db.workspace.chunk_rows = 64
                 mine = Row(table, f"{pattern.name}, {graph.name}, {way}")
                 mine, facts = _asked(bench, mine, db, text)
-            mine.more = {"limit MB": f"{limit / 1e6:.3g}", "ran": facts}
+            if facts:
+                mine.more = {"limit MB": f"{limit / 1e6:.3g}", "ran": facts}
             yield _alike(bench, mine, pattern, graph, told, row.answer)
     name, edges, support = MINED[-1]
     with accounts() as held:
-        yield mined(bench, table, name, edges, support, "in memory")
-    peak = max((account.peak for account in held), default=1)
-    limit = max(1, int(peak * (SMALL_SHARE if bench.small else SHARE)))
-    for way, (indexes, pages) in bench.few(list(WAYS.items())):
+        row = mined(bench, table, name, edges, support, "in memory")
+    if held and not row.trouble:
+        row.more[HELD] = f"{max(account.peak for account in held) / 1e6:.3g}"
+    yield row
+    limit = _limit(bench, row)
+    for way, (indexes, pages) in bench.few(list(WAYS.items())) if not row.trouble else ():
         more: dict[str, Any] = {"memory_limit": limit, "pages": pages}
         yield mined(bench, table, name, edges, support, way, host_indexes=indexes, **more)
+
+
+def _limit(bench: Bench, row: Row) -> int:
+    """Bytes: a share of what a query held in memory."""
+    held = 1e6 * float(row.more.get(HELD, 0))
+    return max(1, int(held * (SMALL_SHARE if bench.small else SHARE)))
 
 
 @contextmanager
@@ -114,7 +130,7 @@ def accounts() -> Iterator[list[Account]]:
 def _asked(bench: Bench, row: Row, db: gd.Database, text: str) -> tuple[Row, str]:
     """The row, and where the rules ran: in cells, pages, or on the CPU."""
     found = bench.timed(row, db, lambda db: int(db.query(text).fetchall()[0][0]))
-    if found.trouble:
+    if found.trouble or found is not row:
         return found, ""
     facts = [dict(node.facts) for node in db.profile(text).tree.find("rule")]
     if any(each.get("device") == "cpu" for each in facts):
@@ -141,6 +157,45 @@ def _alike(
     return row
 
 
+def _parts(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
+    """Breadth-first, as it is, and without each of two parts."""
+    for pattern in bench.few([*cliques()[::-1], *matched()]):
+        told, expected = labels if pattern.labels else None, None
+        for name, without in PARTS.items():
+            with bench.database(graph, told) as db, without():
+                db.workspace.force(algebra="never", strategy="levelwise")
+                row = Row("GAMMA: parts of breadth-first", f"{pattern.name}, {graph.name}, {name}")
+                row = bench.timed(row, db, lambda db, one=pattern: db.count(one))
+            if not row.trouble:
+                expected = expected or (brute(pattern, graph, told) if bench.small else row.answer)
+                bench.check(row, expected, "brute force" if bench.small else "each other")
+            yield row
+
+
+@contextmanager
+def no_sharing() -> Iterator[None]:
+    """Plans without lists that a later level reuses. They are not stored."""
+    with (
+        patch.object(build, "reuse_lists", lambda steps, *_: tuple(steps)),
+        patch.object(plan_files, "_path", lambda _: None),
+    ):
+        yield
+
+
+@contextmanager
+def no_fused_search() -> Iterator[None]:
+    """A level is expanded by an operation for each list and test, each with its own pass."""
+    with patch.object(Intersections, "_step_by_step", lambda *_: True):
+        yield
+
+
+PARTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "as it is": nullcontext,
+    "without prefix sharing": no_sharing,
+    "without filter-collect-search in one pass": no_fused_search,
+}
+
+
 def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
     """On 1, 2 and 4 GPUs."""
     expected: dict[str, Any] = {}
@@ -163,7 +218,8 @@ def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         try:
             yield mined(bench, "GAMMA: several GPUs", name, edges, support, device, device=device)
         except gd.DeviceError as reason:
-            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=str(reason))
+            trouble = str(reason).splitlines()[0]
+            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=trouble)
 
 
 def _pools(bench: Bench, graph: Graph) -> Iterator[Row]:

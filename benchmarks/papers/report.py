@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ PAPERS = {
     "kudu": "Kudu (2021)",
 }
 RESULTS = "results.json"
+NO_TIME = "no time was left"
 _HEAD = """# The tables of papers
 
 The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
@@ -49,6 +50,10 @@ class Row:
     more: dict[str, str] = field(default_factory=dict)  # columns of this table alone
     trouble: str = ""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.table, self.work
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -70,13 +75,38 @@ def read(folder: Path) -> list[Run]:
     """The runs that a folder has."""
     path = folder / RESULTS
     told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    return [Run(**{**run, "rows": [Row(**row) for row in run["rows"]]}) for run in told]
+    return [_run(run) for run in told]
+
+
+def _run(told: dict[str, Any]) -> Run:
+    return Run(**{**told, "rows": [Row(**row) for row in told["rows"]]})
 
 
 def merged(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
     """In the order of the papers; a new run replaces that of the same paper and kind of device."""
     runs = {run.key: run for run in (*earlier, *new)}
     return [runs[key] for key in sorted(runs)]
+
+
+def added(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
+    """The same, but a new run has only some rows: the earlier ones stay beside them."""
+    runs = {run.key: run for run in earlier}
+    for run in new:
+        rows = {row.key: row for row in runs[run.key].rows} if run.key in runs else {}
+        rows |= {row.key: row for row in run.rows}
+        runs[run.key] = replace(run, rows=list(rows.values()))
+    return merged((), list(runs.values()))
+
+
+def line(run: Run) -> str:
+    """A run as a line of JSON."""
+    return json.dumps(asdict(run))
+
+
+def in_lines(text: str) -> list[Run]:
+    """The runs whose lines a command printed, among whatever else it printed."""
+    told = (line for line in text.splitlines() if line.startswith('{"paper": '))
+    return [_run(json.loads(line)) for line in told]
 
 
 def write(folder: Path, runs: Sequence[Run]) -> None:

@@ -8,7 +8,7 @@ benchmarks curves` and `python -m benchmarks.gpu` draw such curves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Any
@@ -20,9 +20,9 @@ from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import columns, on_host
 from benchmarks.gpu.made import Edges, wu
 from benchmarks.gpu.sort_merge import SortMerge
-from benchmarks.graphs import Graph
-from benchmarks.papers.bench import NO_TIME, Bench, brute, driver_of
-from benchmarks.papers.report import Row
+from benchmarks.graphs import Graph, short
+from benchmarks.papers.bench import Ask, Bench, brute, driver_of
+from benchmarks.papers.report import NO_TIME, Row
 from gdatalog.patterns import Pattern, clique
 from gdatalog.settings import Strategy
 
@@ -45,10 +45,12 @@ def run(bench: Bench) -> Iterator[Row]:
     sizes = SIZES if not bench.on_gpu else (*SIZES, LARGE, HUGE)
     sizes = (*sizes, LARGE) if bench.full and LARGE not in sizes else sizes
     curves = Curves(bench)
-    for edges in (300,) if bench.small else sizes:
-        for bits in (32, 64):
-            for size in (3, 4):
-                yield from curves.sides(size, bits, edges)
+    figures = [curves.sides, curves.on_cpu] if bench.on_gpu else [curves.sides]
+    for figure in figures:
+        for edges in (300,) if bench.small else sizes:
+            for bits in (32, 64):
+                for size in (3, 4):
+                    yield from figure(size, bits, edges)
     yield from curves.ratios()
 
 
@@ -62,44 +64,77 @@ class Curves:
     answers: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
 
     def sides(self, size: int, bits: int, edges: int) -> Iterator[Row]:
-        """All sides over one graph."""
+        """All sides of a device over one graph."""
         bench, pattern = self.bench, clique(size)
-        if bench.late:
-            yield Row(FIGURE, f"{pattern.name}, {edges:,} edges, {bits} bits", trouble=NO_TIME)
-            return
-        with bench.connect(device=bench.device, timeout=bench.cap) as db:
-            driver = driver_of(db)
-            xp = np if driver is None else driver.xp
-            graph = wu(xp, edges, size)
-            work = f"{pattern.name}, {graph.name}, {bits} bits"
-            load(db, graph, xp, bits, driver is not None)
-            rows = []
-            for name, (strategy, tile) in (ON_CPU if driver is None else SIDES).items():
-                db.workspace.force(tile=tile)
-                row = Row(FIGURE, f"{work}, {name}")
-                rows.append(bench.timed(row, db, lambda db, how=strategy: _ask(db, pattern, how)))
-            if isinstance(driver, Clocked) and bits == 32:
-                joined = SortMerge(driver, graph, size, 100 if bench.small else 1 << 26)
-                row = Row(FIGURE, f"{work}, {PAIRWISE}")
-                rows.append(bench.timed(row, db, lambda _: joined.count()))
-                yield from _parts(db, driver, pattern, work)
-        if driver is not None:
+        sides = SIDES if bench.on_gpu else ON_CPU
+        joined = bench.on_gpu and bits == 32  # pairwise, too; and figure 16 is of this
+        parts = self._done(PARTS, size, bits, edges)
+        rows = self._done(FIGURE, size, bits, edges, *sides, PAIRWISE)
+        if len(rows) < len(sides) + joined or joined > bool(parts):
+            if bench.late:
+                yield self._late(size, bits, edges)
+                return
+            with bench.connect(device=bench.device, timeout=bench.cap) as db:
+                driver = driver_of(db)
+                xp = np if driver is None else driver.xp
+                graph = wu(xp, edges, size)
+                work = f"{pattern.name}, {graph.name}, {bits} bits"
+                load(db, graph, xp, bits, driver is not None)
+                rows = []
+                for name, (strategy, tile) in sides.items():
+                    db.workspace.force(tile=tile)
+                    row = Row(FIGURE, f"{work}, {name}")
+                    ask: Ask = lambda db, how=strategy: _ask(db, pattern, how)  # noqa: E731
+                    rows.append(bench.timed(row, db, ask))
+                if isinstance(driver, Clocked) and joined:
+                    pairs = SortMerge(driver, graph, size, 100 if bench.small else 1 << 26)
+                    row = Row(FIGURE, f"{work}, {PAIRWISE}")
+                    rows.append(bench.timed(row, db, lambda _: pairs.count()))
+                    parts = list(_parts(db, driver, pattern, work))
+            if bench.small:
+                u, v = (on_host(ids, xp) for ids in (graph.u, graph.v))
+                self.answers[size, edges] = brute(pattern, Graph("", u, v)), "brute force"
+        yield from parts
+        yield from self._checked(size, bits, edges, rows)
+
+    def on_cpu(self, size: int, bits: int, edges: int) -> Iterator[Row]:
+        """The same by the loops of the CPU, beside a GPU."""
+        bench, pattern = self.bench, clique(size)
+        rows = self._done(FIGURE, size, bits, edges, CPU)
+        if not rows:
+            if bench.late:
+                yield self._late(size, bits, edges)
+                return
+            graph = wu(np, edges, size)
             with bench.connect(device="cpu", timeout=bench.cap) as db:
-                load(db, graph, xp, bits, False)
-                row = Row(FIGURE, f"{work}, {CPU}")
-                rows.append(bench.timed(row, db, lambda db: _ask(db, pattern, "lftj")))
-        if bench.small:
-            u, v = (on_host(ids, xp) for ids in (graph.u, graph.v))
-            self.answers[size, edges] = brute(pattern, Graph("", u, v)), "brute force"
+                load(db, graph, np, bits, False)
+                row = Row(FIGURE, f"{pattern.name}, {graph.name}, {bits} bits, {CPU}")
+                rows = [bench.timed(row, db, lambda db: _ask(db, pattern, "lftj"))]
+        yield from self._checked(size, bits, edges, rows)
+
+    def _done(self, table: str, size: int, bits: int, edges: int, *sides: str) -> list[Row]:
+        """The rows of these sides that an earlier run has."""
+        begin, end = f"clique{size}, {short(edges)} random edges ", f", {bits} bits"
+        found = (row for row in self.bench.done.values() if row.table == table)
+        found = (row for row in found if row.work.startswith(begin) and end in row.work)
+        return [row for row in found if not sides or row.work.endswith(sides)]
+
+    def _late(self, size: int, bits: int, edges: int) -> Row:
+        return Row(FIGURE, f"clique{size}, {edges:,} edges, {bits} bits", trouble=NO_TIME)
+
+    def _checked(self, size: int, bits: int, edges: int, rows: Sequence[Row]) -> Iterator[Row]:
+        """The rows with what they do in a second, by the first answer."""
         for row in rows:
-            side = row.work.removeprefix(f"{work}, ")
+            side = row.work.rpartition(" bits, ")[2]
             if row.warm:
                 row.more["M edges/s"] = f"{edges / row.warm / 1e6:.3g}"
                 self.seconds[size, bits, edges, side] = row.warm
-            if not row.trouble and (size, edges) in self.answers:
-                bench.check(row, *self.answers[size, edges])
-            elif not row.trouble:
+            if row.trouble:
+                pass
+            elif (size, edges) not in self.answers:
                 self.answers[size, edges] = row.answer, f"{side}, {bits} bits"
+            elif row.key not in self.bench.done:
+                self.bench.check(row, *self.answers[size, edges])
             yield row
 
     def ratios(self) -> Iterator[Row]:

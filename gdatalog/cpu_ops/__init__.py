@@ -40,3 +40,4 @@ from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows
 from gdatalog.storage.sorting import merge_rows, sort_rows
 
 on_device: _DeviceOps | None = None
+fused = None

@@ -10,17 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Roots
-from gdatalog.executors.ops import Ops
+from gdatalog.executors.ops import LevelKernel, Ops
 from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
 
 # The sources of the lists from which a level can be expanded: a participant, by its number; or one
 # of these: the lists of an earlier level; the intersection of the roots; intersections that are
 # shared by the rows that agree in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
+Lists = ListEntries | ListRanges
 
 
 @dataclass(slots=True)
@@ -70,11 +71,18 @@ class FrontierExpansion:
         """Yields the frontier times the values of the step's variable that pass the tests, in
         pieces."""
         once = self._shared(step, tests)
-        if once is not None:
-            yield from self._expand(step, self.frontier, once, ())
+        choices, tests = (self._choices(step), tests) if once is None else ([once], ())
+        roots = choices[0]
+        one = self.frontier.size == 1 and not tests
+        if one and isinstance(roots, ListEntries) and roots.source == ROOTS and roots.size:
+            yield from self._all_roots(step, roots.values)
+            return
+        fused = self._fused(step, choices, tests, "expand")
+        if fused is not None:
+            yield from self._expand_fused(step, *fused)
             return
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
-        for frontier, lists, _ in self._parts(self._choices(step)):
+        for frontier, lists, _ in self._parts(self._entries(choices)):
             if frontier.size == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
@@ -107,16 +115,19 @@ class FrontierExpansion:
                 part = lists._replace(starts=lists.starts[rows], lengths=best[rows], size=None)
                 yield self.frontier.take(rows), part, rows
 
-    def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
+    def counts(
+        self, step: Join, tests: Sequence[Comparison], total: bool = False
+    ) -> Array | int | None:
         """The number of values of each row: the length of its list, or counted during the search;
-        None if values have weights other than one and several lists decide."""
+        None if values have weights other than one and several lists decide. With `total`, a device
+        may give their sum instead."""
         usable, covered = self._reused(step, self.frontier)
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
             if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
                 return None
             once = self._shared(step, tests)
-            return self._counted(step, tests) if once is None else once.lengths
-        lists = self._choices(step)[0]
+            return self._counted(step, tests, total) if once is None else once.lengths
+        (lists,) = self._entries(self._choices(step)[:1])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -127,11 +138,17 @@ class FrontierExpansion:
         weighed: Array = sums[lists.starts + lists.lengths] - sums[lists.starts]
         return weighed
 
-    def _counted(self, step: Join, tests: Sequence[Comparison]) -> Array:
+    def _counted(self, step: Join, tests: Sequence[Comparison], total: bool) -> Array | int:
         """Counts the values of each row by look-ups, without materialising them."""
-        ops = self.ops
+        ops, choices = self.ops, self._choices(step)
+        fused = self._fused(step, choices, tests, "count" if total else "counts")
+        if fused is not None:
+            level, _ = fused
+            found = level.count() if total else level.counts()
+            self._tried(level.tried)
+            return found
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
-        for frontier, lists, rows in self._parts(self._choices(step)):
+        for frontier, lists, rows in self._parts(self._entries(choices)):
             sought, _ = self._others(step, frontier, lists)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
@@ -145,6 +162,67 @@ class FrontierExpansion:
             if rows is not None:
                 counts[rows] = mine
         return counts
+
+    def _all_roots(self, step: Join, values: Array) -> Iterator[Frontier]:
+        """The one row of the frontier, times all values of the roots."""
+        xp, frontier = self.ops.xp, self.frontier
+        asked = any(self._asks(part) for part in step.participants)
+        for _, _, skip, take, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+            if skip:
+                # Rows that already have a witness need no other.
+                wanted = self.sink.wanted(frontier)
+                if wanted is not None and not wanted[0]:
+                    return
+            self.tried += size
+            own = {step.variable: values[skip : skip + size]}
+            child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
+            self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
+            child.level, child.whole = step.variable, take < 0
+            yield child
+
+    def _fused(
+        self, step: Join, choices: Sequence[Lists], tests: Sequence[Comparison], way: str
+    ) -> tuple[LevelKernel, list[int]] | None:
+        """The level as one kernel of a device, and where its lists are from, by number."""
+        if self.ops.fused is None:
+            return None
+        frontier, chunk = self.frontier, self.walk.limits.chunk
+        lookups = self._lookups(step, frontier, choices[0].source)
+        given = [Choice(lists, lookups.pop(lists.source)) for lists in choices]
+        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
+        level = self.ops.fused(given, list(lookups.values()), tested, way, chunk)
+        sources = [*(lists.source for lists in choices), *lookups]
+        return None if level is None else (level, sources)
+
+    def _tried(self, entries: int) -> None:
+        self.tried += entries
+        self.walk.limits.look(entries)
+
+    def _expand_fused(
+        self, step: Join, level: LevelKernel, sources: Sequence[int]
+    ) -> Iterator[Frontier]:
+        limits, frontier = self.walk.limits, self.frontier
+        start, more = 0, True
+        while more:
+            if start:
+                # Rows that already have a witness need no other.
+                wanted = self.sink.wanted(frontier)
+                if wanted is not None:
+                    level.leave_out(wanted, start)
+                    start = 0
+            begun = level.tried
+            found = level.expand(start, limits.chunk)
+            self._tried(level.tried - begun)
+            child = Frontier(len(found.values), frontier, found.rows, {step.variable: found.values})
+            self._add_nodes(step, child, {sources[n]: at for n, at in found.places.items()})
+            child.level, child.whole = step.variable, found.whole
+            start, more = found.stop, found.stop < level.total
+            if not more and not begun:
+                yield child
+                return
+            of = level.tried + level.total - start
+            with limits.watch.innermost.within(begun / of, level.tried / of):
+                yield child
 
     def _shared(self, step: Join, tests: Sequence[Comparison]) -> ListEntries | None:
         """The intersection of the step's lists, computed once if many rows need the same one."""
@@ -162,21 +240,34 @@ class FrontierExpansion:
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = inner._choices(step)
+        choices = inner._entries(inner._choices(step))
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
             return None
-        lists = choices[least]._replace(size=totals[least])
-        (self.met,) = inner._expand(step, fewer, lists, tests)
+        fused = inner._fused(step, choices, tests, "expand")
+        if fused is not None:
+            (self.met,) = inner._expand_fused(step, *fused)
+        else:
+            lists = choices[least]._replace(size=totals[least])
+            (self.met,) = inner._expand(step, fewer, lists, tests)
         self.tried += inner.tried
         level = self.met.lists(ops)
         return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _choices(self, step: Join) -> list[ListEntries]:
+    def _entries(self, choices: Sequence[Lists]) -> list[ListEntries]:
+        """These lists, each with where it begins and ends."""
+        return [
+            ListEntries(one.values, *self.ops.ranges(*one[:3]), source=one.source)
+            if isinstance(one, ListRanges)
+            else one
+            for one in choices
+        ]
+
+    def _choices(self, step: Join) -> list[Lists]:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
         frontier = self.frontier
-        choices = []
+        choices: list[Lists] = []
         reused, covered = self._reused(step, frontier)
         if reused is not None and step.reuse is not None:
             cuts = [cut for at, cut in enumerate(step.cuts) if at not in step.reuse.implied]
@@ -190,8 +281,7 @@ class FrontierExpansion:
                 for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
-            found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-            choices.append(ListEntries(level.values, *found, source=place))
+            choices.append(ListRanges(level, frontier.column(part.trie), bounds, place))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -220,7 +310,8 @@ class FrontierExpansion:
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(op, starts, ends, at_bound)
                 total = None
-        return ListEntries(values, starts, xp.maximum(ends - starts, 0), total, source=ROOTS)
+        lengths = ends if total is not None else xp.maximum(ends - starts, 0)
+        return ListEntries(values, starts, lengths, total, source=ROOTS)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -235,8 +326,25 @@ class FrontierExpansion:
                 values, positions = self.ops.intersect(lists)
                 bounds = self.ops.xp.arange(2) * len(values)
                 found = self.ops.level_of(values, bounds), positions
+            if step.least and len(parts) == len(step.participants):
+                found = self._long_enough(step, *found)
             self.walk.roots[id(step)] = found
         return found
+
+    def _long_enough(
+        self, step: Join, level: TrieLevel, positions: Sequence[Array | None]
+    ) -> Roots:
+        """The values of roots whose lists below have as many values as the step needs."""
+        xp = self.ops.xp
+        marks = xp.ones(len(level), dtype=bool)
+        for place, least in step.least:
+            lengths = xp.diff(self.walk.tries[step.participants[place].trie].levels[1].offsets)
+            at = positions[place]
+            marks &= (lengths if at is None else lengths[at]) >= least
+        kept = self.ops.survivors(marks)
+        bounds = xp.arange(2) * len(kept)
+        places = [kept if at is None else at[kept] for at in positions]
+        return self.ops.level_of(level.values[kept], bounds), places
 
     def _reused(
         self, step: Join, frontier: Frontier
@@ -302,37 +410,39 @@ class FrontierExpansion:
             child.level, child.whole = step.variable, whole
             yield child
 
+    def _lookups(self, step: Join, frontier: Frontier, expanded: int) -> dict[int, Lookup]:
+        """Where values may be looked up, by source: in lists, then in the roots. `expanded`: the
+        source of the lists that are expanded, or of one of several."""
+        if expanded == SHARED:
+            assert self.met is not None
+            return {SHARED: Lookup(self.met.lists(self.ops), None, True)}
+        found: dict[int, Lookup] = {}
+        reused, covered = self._reused(step, frontier)
+        if reused is not None:
+            found[REUSED] = Lookup(reused.level, reused.parents, False)
+        roots = False
+        for place, part in enumerate(step.participants):
+            if part.depth == 0:
+                roots = True
+            elif place not in covered:
+                level = self.walk.tries[part.trie].levels[part.depth]
+                found[place] = Lookup(level, frontier.column(part.trie), self._asks(part))
+        if roots:
+            asked = any(self._asks(part) for part in step.participants if part.depth == 0)
+            found[ROOTS] = Lookup(self._roots(step)[0], None, asked)
+        return found
+
     def _others(
         self, step: Join, frontier: Frontier, lists: ListEntries
     ) -> tuple[list[Lookup], list[int]]:
         """The look-ups of expanded values, and whether their positions are needed: first those of
         the expanded list, then some of the others."""
-        if lists.source == SHARED:
-            return [], [SHARED]
-        tries = self.walk.tries
-        sought: list[Lookup] = []
-        names = []
-        reused, covered = self._reused(step, frontier)
-        roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
-        asked = any(self._asks(step.participants[place]) for place in roots)
-        if lists.source == ROOTS and asked:
-            names.append(ROOTS)
-        if lists.source >= 0 and self._asks(step.participants[lists.source]):
-            names.append(lists.source)
-        if reused is not None and lists.source != REUSED:
-            sought.append(Lookup(reused.level, reused.parents, False))
-        if roots and lists.source != ROOTS:
-            sought.append(Lookup(self._roots(step)[0], None, asked))
-            if asked:
-                names.append(ROOTS)
-        for place, part in enumerate(step.participants):
-            if part.depth and place != lists.source and place not in covered:
-                asks = self._asks(part)
-                level = tries[part.trie].levels[part.depth]
-                sought.append(Lookup(level, frontier.column(part.trie), asks))
-                if asks:
-                    names.append(place)
-        return sought, names
+        lookups = self._lookups(step, frontier, lists.source)
+        own = lookups.pop(lists.source)
+        if ROOTS in lookups and REUSED not in lookups:
+            lookups = {ROOTS: lookups.pop(ROOTS), **lookups}  # an index costs less than a search
+        asked = [source for source, lookup in lookups.items() if lookup.wanted]
+        return list(lookups.values()), [lists.source] * own.wanted + asked
 
     def _asks(self, part: Participant) -> bool:
         """Whether the position in a participant's trie is needed afterwards."""

@@ -163,6 +163,13 @@ class Gathering:
         self.blocks.append((*(key[first] for key in keys), *partial))
         self._came(count)
 
+    def add_total(self, total: int) -> None:
+        """Adds so many rows to the only group. All aggregates count."""
+        if total:
+            self.given += 1
+            self.blocks.append(tuple(self.ops.xp.full(1, total) for _ in self.specs))
+            self._came(1)
+
     def _came(self, count: int) -> None:
         """Counts and charges the last block's groups; merges blocks if they are many or memory
         becomes short."""

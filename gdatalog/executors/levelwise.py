@@ -187,13 +187,17 @@ class Levelwise(LevelWalk):
             tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
             if last and sink.only_counts and step.variable not in sink.needs:
-                counts = expansion.counts(step, tests)
+                summed = sink.only_total and frontier.weight is None
+                counts = expansion.counts(step, tests, summed)
                 if counts is not None:
                     # The last level of a count is never materialised, only counted.
-                    sink.emit_counts(frontier, counts)
+                    if isinstance(counts, int):
+                        sink.emit_total(counts)
+                    else:
+                        sink.emit_counts(frontier, counts)
                     if self.seen is not None:
                         values = counts if expansion.values is None else expansion.values
-                        (went,) = self.ops.totals(values)
+                        (went,) = [values] if isinstance(values, int) else self.ops.totals(values)
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
             children = expansion.join(step, tests)

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.plan.join_plan import Expr
 from gdatalog.storage.row_ops import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
+from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
+
+
+class RowsOfKernel(Protocol):
+    """Rows of a level: the numbers of their parents, their values, and their places in lists by the
+    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+
+    @property
+    def rows(self) -> Array: ...
+
+    @property
+    def values(self) -> Array: ...
+
+    @property
+    def places(self) -> Mapping[int, Array]: ...
+
+    @property
+    def stop(self) -> int: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+
+class LevelKernel(Protocol):
+    """A level that a device expands by one kernel: from the shortest list of each row, as
+    `intersect_lists` does from given ones. `total`: how many entries these lists have, known after
+    a call; `tried`: how many of them were looked at."""
+
+    total: int
+    tried: int
+
+    def expand(self, start: int, room: int, /) -> RowsOfKernel:
+        """The rows from entry `start` on, at most `room`."""
+
+    def leave_out(self, wanted: Array, start: int, /) -> None:
+        """Drops the entries before `start`, and the lists that are not wanted."""
+
+    def counts(self) -> Array:
+        """How many entries of each list remain."""
+
+    def count(self) -> int:
+        """How many entries remain."""
+
+
+Fused = Callable[[Sequence[Choice], Sequence[Lookup], ValueTests, str, int], LevelKernel | None]
 
 
 class Ops(RowOps, Protocol):
@@ -66,6 +110,11 @@ class Ops(RowOps, Protocol):
         self, counts: Array, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, /
     ) -> None:
         """Adds how many entries `intersect_lists` would find to `counts`, by row."""
+
+    @property
+    def fused(self) -> Fused | None:
+        """What makes one kernel of a level, of lists and look-ups, tests, what is wanted (`expand`,
+        `counts` or `count`), and the rows of a chunk; None if there are no kernels."""
 
     def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int]:
         """The sum of each array of lengths, and that of each row's minimum."""

@@ -38,6 +38,8 @@ class Sink(ABC):
     # each row of a frontier; and the variables that it still needs
     only_counts = False
     needs: frozenset[str] = frozenset()
+    # whether `emit_total` may be called, too: the sum of these numbers is enough
+    only_total = False
     # whether several sinks may take parts of the rows and be merged: `apart` returns a new sink of
     # this kind, and `take` merges another one, which is not used again
     divisible = False
@@ -47,6 +49,9 @@ class Sink(ABC):
         """Takes the rows of a frontier."""
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        raise AssertionError(f"a {type(self).__name__} does not count")
+
+    def emit_total(self, total: int) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
 
     def apart(self, limits: Limits) -> Sink:
@@ -392,6 +397,7 @@ class Bag(Sink):
         self.gathering = gathering
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
+        self.only_total = self.only_counts and not keys
 
     divisible = True
 
@@ -422,6 +428,9 @@ class Bag(Sink):
         some = ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), {}, product[some])  # counts read no targets
+
+    def emit_total(self, total: int) -> None:
+        self.gathering.add_total(total)
 
 
 class Hits(Sink):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.gpu_ops.array_operators import Operators
-from gdatalog.gpu_ops.elementwise import TILE, Elementwise
+from gdatalog.gpu_ops.elementwise import HEAD, TILE, Elementwise
 
 Array = Any  # a device array
 Shape = int | tuple[int, ...]
@@ -273,7 +273,7 @@ class ArrayModule:
         """The indices of the entries that are not 0. Waits for their number."""
         size = a.size
         found = self.ndarray(size, np.int32 if size < 1 << 31 else np.int64)
-        state = self.zeros(2 + -(-size // TILE), _INT)
+        state = self.zeros(HEAD + -(-size // TILE), _INT)
         self.kernels.survivors(self._flat(a), found, state)
         count = int(state[1])
         return found[:count].copy() if 2 * count < size else found[:count]

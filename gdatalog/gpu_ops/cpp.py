@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_types import OF_LANES, STATE_NAMES, LoopTypes, cpp_type
+from gdatalog.gpu_ops.teams import Team
 from gdatalog.records import dataclass, field
 
 # Functions that all lanes of a tile call together.
@@ -71,6 +72,8 @@ class Spoken:
     root: str | None = None  # the root list whose search starts in shared memory
     lists: int = 0  # how many worklists a tile has
     counts: bool = False  # whether tables of counts are used
+    teams: bool = False  # whether the tiles of a block may take units together
+    team: Team | None = None  # the loops for which they do
     entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
     _renamed: dict[str, str] = field(default_factory=dict)  # names in C++, if they differ
@@ -118,6 +121,11 @@ class Spoken:
             case _:
                 raise AssertionError(ast.unparse(node))
 
+    @property
+    def _listed(self) -> str:
+        """Whether the keys of a team's table are listed, as an argument of templates."""
+        return "true" if self.team is not None and self.team.listed else "false"
+
     def _compare(self, left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> str:
         texts = [self._expr(left), *map(self._expr, others)]
         parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
@@ -133,6 +141,11 @@ class Spoken:
             self.counts = self.counts or name in ("add_local", "add_checked")
             if name == "next_task":
                 texts.append("LANES" if self.entries else "1")
+            if name == "next_task" and self.team is not None:
+                table, values = self.team.table, self.team.values
+                given = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
+                given = f"team_words, {texts[0]}, {given}, {self.team.length}"
+                return f"next_of_team(t, run, work, {given})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -147,6 +160,10 @@ class Spoken:
             return self._extreme(name, cpp_type(self.types.of(node)), texts)
         if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
+        if name == "clear_tally" and self.team is not None:
+            listed, (table, *rest) = self._listed, texts
+            given = f"{table}, {table}_n, {', '.join(rest)}"
+            return f"clear_of_team<{listed}>(t, work, team_words, {given})"
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":

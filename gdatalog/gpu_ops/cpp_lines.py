@@ -6,9 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.gpu_ops.cpp import Spoken
-from gdatalog.printer.nest_state import Counter
+from gdatalog.codegen.function_trees import called
+from gdatalog.gpu_ops.cpp import TOGETHER, Spoken
+from gdatalog.printer.nest_state import STOPPED, Counter
 from gdatalog.records import dataclass, field
+
+CHECKS = {"begin_unit", "ended", "late", "share_turns"}  # for a requested stop
 
 
 @dataclass(slots=True)
@@ -81,7 +84,11 @@ class CodeEmitter(Spoken):
         length = self._expr(node.targets[0])
         counts, values, _, _, low, _ = map(self._expr, arguments_of(node))
         given = counts, values, length, yes, key, low, amount
-        self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
+        if self.team is None:
+            self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
+            return
+        given = "team_words", *given, "work.trouble"
+        self._line(f"{length} = add_of_team<{self._listed}>(t, work, {', '.join(given)});")
 
     def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
@@ -118,6 +125,17 @@ class CodeEmitter(Spoken):
                         self._line(f"out{at}[row] = ({kind})({column});")
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
+    def _may_stop(self, body: Sequence[ast.stmt]) -> None:
+        """A check for a requested stop, before a turn or a strip of turns that may be long and does
+        not check. All lanes are together."""
+        calls = {called(n) for s in body for n in ast.walk(s) if isinstance(n, ast.Call)}
+        loops = any(_repeats(n) for s in body for n in ast.walk(s))
+        if not calls & CHECKS and (loops or calls & TOGETHER):
+            # A team ends between two units: all its tiles, or none.
+            alone = "" if self.team is None else "!work.team && "
+            with self._braces(f"if ({alone}ended(t, run, work))"):
+                self._return(STOPPED)
+
     def _return(self, status: int) -> None:
         """Discards all work and ends the launch. A diverged lane does so where the tile
         converges."""
@@ -132,6 +150,13 @@ class CodeEmitter(Spoken):
         """Ends the lane's turn."""
         inside.left = True
         self._line(f"goto {inside.end};")
+
+
+def _repeats(node: ast.AST) -> bool:
+    """Whether it is a loop of several turns."""
+    if isinstance(node, ast.For):
+        return isinstance(node.iter, ast.Call) and len(node.iter.args) > 1
+    return isinstance(node, ast.While)
 
 
 def arguments_of(node: ast.Assign) -> Sequence[ast.expr]:

@@ -20,6 +20,7 @@ import numpy as np
 from gdatalog.codegen import cache
 from gdatalog.errors import Error, MemoryLimitError
 from gdatalog.gpu_ops import graph_loops
+from gdatalog.gpu_ops.arena import Arena
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import (
     CupyCopied,
@@ -46,6 +47,7 @@ BUSY, AWAKE, SHORT_PAUSE, PAUSE, SHARE = 0.00005, 0.001, 0.00002, 0.01, 64  # se
 # Bytes of a thread's two pinned buffers, through which small results come. Two readings may be
 # under way.
 PINNED = 1 << 19
+SIDES = 7  # streams of a thread beside its own, for launches that run side by side
 MOST_SCANNED = 1 << 30  # entries of one of CUB's scans
 NOT_READY = 600  # cudaErrorNotReady
 _give_way = getattr(os, "sched_yield", partial(sleep, 0))
@@ -111,6 +113,7 @@ class _Relieved:
             return self.allocate(size)
         except MemoryError:
             self.driver.relief()
+            self.driver.give_up_ranges()
         return self.allocate(size)
 
 
@@ -133,8 +136,9 @@ class CupyDriver:
         # Whether a thread that waits for a short kernel polls without sleeping. If several threads
         # wait, each of them would keep the others from launching.
         self.spins = True
-        self._virtual: VirtualMemory | None = None
-        self._looked = False  # whether `_virtual` is known
+        # Virtual memory, by whether it has pages on the host; None: there is none.
+        self._virtual: dict[bool, VirtualMemory | None] = {}
+        self._arena: Arena | None = None
         self._mine = local()  # what each thread reads through
         with self.use():
             device = cupy.cuda.Device(number)
@@ -229,31 +233,49 @@ class CupyDriver:
     @property
     def page(self) -> int:
         """The bytes of a page, if pages can be placed on the device; else 0."""
-        if not self._looked:
-            self._look()
-        return 0 if self._virtual is None else self._virtual.page
+        memory = self._memory(True)
+        return 0 if memory is None else memory.page
 
-    def _look(self) -> None:
-        """Determines whether there is virtual memory. If the GPU is full, the next call tries
-        again."""
-        for _ in range(2):
+    @property
+    def arena(self) -> Arena | None:
+        """The memory of arrays that grow in place; None if the driver has no virtual memory."""
+        if self._arena is None and (memory := self._memory(False)) is not None:
+            most = int(self._cupy.cuda.runtime.memGetInfo()[1])
+            self._arena = Arena(memory, most, self._at, self._relieve)
+        return self._arena
+
+    def _memory(self, host: bool) -> VirtualMemory | None:
+        """Virtual memory, if there is any; `host`: with pages on the host. If the GPU is full, the
+        next call tries again."""
+        for _ in range(0 if host in self._virtual else 2):
             try:
-                self._virtual, self._looked = opened(self.number), True
+                self._virtual[host] = opened(self.number, host)
                 break
             except MemoryError:
                 self.release()  # CuPy's pool may hold all free memory
+        return self._virtual.get(host)
+
+    def _relieve(self) -> None:
+        self.relief()
+        self.release()
+
+    def give_up_ranges(self) -> None:
+        """Frees the ranges of the arena that no array uses."""
+        if self._arena is not None:
+            self._arena.release()
 
     def pages(self, size: int) -> Pages:
         """A range of `size` bytes, all of whose pages start in the host's memory."""
         cuda = self._cupy.cuda
         with explaining_failure("pages of an index"):
-            if not self.page or self._virtual is None:
+            memory = self._memory(True)
+            if memory is None:
                 # Not from CuPy's pool, which rounds sizes up to a power of two and keeps them.
                 held = cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
                 done = CupyCopied(cuda, None)
                 return PinnedPages(held, size, self._at, done)
             copied = partial(CupyCopied, cuda, None)
-            return VirtualPages(self._virtual, size, self._copy, self._at, copied)
+            return VirtualPages(memory, size, self._copy, self._at, copied)
 
     def _at(self, address: int, length: int, dtype: Any, owner: Any) -> Any:
         """An array at an address."""
@@ -273,14 +295,17 @@ class CupyDriver:
         return fetched(self._cupy.cuda, array)
 
     def free_memory(self) -> int:
-        """The GPU's free memory and the unused memory of CuPy's pool."""
+        """The GPU's free memory, and the unused memory of CuPy's pool and of the arena."""
         pool = self._cupy.get_default_memory_pool()
         free = int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
-        most = int(pool.get_limit())
-        return min(free, most - int(pool.used_bytes())) if most else free
+        unused, held = (0, 0) if self._arena is None else (self._arena.unused, self._arena.held)
+        free, most = free + unused, int(pool.get_limit())
+        return min(free, most - int(pool.used_bytes()) - held + unused) if most else free
 
     def release(self) -> None:
-        """Returns the unused memory of CuPy's pool, which other libraries may want."""
+        """Returns the unused memory of the arena and of CuPy's pool, which other libraries may
+        want."""
+        self.give_up_ranges()
         self._cupy.get_default_memory_pool().free_all_blocks()
 
     def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
@@ -295,10 +320,44 @@ class CupyDriver:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
+    def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
+        """Queues launches of which no branch waits for another, also into a graph that is being
+        recorded. Later launches wait for all of them."""
+        stream, beside = self._cupy.cuda.get_current_stream(), branches[1 : 1 + SIDES]
+        sides = self._sides[: len(beside)] if beside else []
+        if sides:
+            fork = self._cupy.cuda.Event(disable_timing=True)
+            fork.record(stream)
+        for side, _ in sides:
+            side.wait_event(fork)
+        try:
+            for (side, _), launch in zip(sides, beside, strict=True):
+                with side:
+                    launch()
+            for launch in (*branches[:1], *branches[1 + SIDES :]):
+                launch()
+        finally:
+            for side, end in sides:
+                end.record(side)
+                stream.wait_event(end)
+
+    @property
+    def _sides(self) -> list[tuple[Any, Any]]:
+        """This thread's streams for branches, and events behind what is queued there."""
+        cuda, mine = self._cupy.cuda, self._mine
+        if not hasattr(mine, "sides"):
+            mine.sides = [
+                (cuda.Stream(non_blocking=True), cuda.Event(disable_timing=True))
+                for _ in range(SIDES)
+            ]
+        found: list[tuple[Any, Any]] = mine.sides
+        return found
+
     def reader(self, arrays: Sequence[Any]) -> Reading:
         """What reads arrays again and again, into memory of its own."""
         size = sum(-(-array.nbytes // 8) * 8 for array in arrays)
         cuda = self._cupy.cuda
+        self._pinned()
         return Reading(cuda, arrays, cuda.alloc_pinned_memory(max(1, size)), 0)
 
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
@@ -341,11 +400,9 @@ class CupyDriver:
     def reading(self, arrays: Sequence[Any]) -> Reading:
         """Begins to read arrays after the kernels that are launched so far. At most two readings of
         a thread are under way."""
-        cuda, mine = self._cupy.cuda, self._mine
+        cuda, mine = self._cupy.cuda, self._pinned()
         memory, start = None, 0
         if sum(array.nbytes + 8 for array in arrays) <= PINNED:
-            if not hasattr(mine, "held"):
-                mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
             memory, start = mine.held, PINNED - mine.begin  # the other buffer
             mine.begin = start
         return Reading(cuda, arrays, memory, start).copy().begin()
@@ -366,8 +423,9 @@ class CupyDriver:
         """Waits for the kernels before a reading, and calls `poll` now and then. Returns NumPy
         copies of the arrays.
 
-        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end. A
-        second interrupt is raised at once, without waiting for them.
+        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end, again
+        and again: what clears the flags before the kernels may still be queued. A second interrupt
+        is raised at once, without waiting for them.
         """
         with explaining_failure("a kernel"):
             started, asked = perf_counter(), None
@@ -379,13 +437,14 @@ class CupyDriver:
                         break
                     if asked is None:
                         poll()
+                    else:
+                        for at in places:
+                            self._write(flags, at, stop)
                     pause(perf_counter() - started, self.spins)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
                     asked = problem
-                    for at in places:
-                        self._write(flags, at, stop)
         if asked is not None:
             raise asked
         return reading.fetch()
@@ -404,14 +463,20 @@ class CupyDriver:
     def _write(self, flags: Any, at: int, value: int) -> None:
         """Writes to an array that a running kernel reads, by a copy in a stream that waits for
         nothing. A kernel could not write it: it might have to wait for the running kernel."""
-        cuda = self._cupy.cuda
-        held = cuda.alloc_pinned_memory(8)
-        np.frombuffer(held, np.int64, 1)[0] = value
-        beside = cuda.Stream(non_blocking=True)
-        cuda.runtime.memcpyAsync(
-            flags.data.ptr + at * 8, held.ptr, 8, cuda.runtime.memcpyHostToDevice, beside.ptr
-        )
-        beside.synchronize()
+        runtime, mine = self._cupy.cuda.runtime, self._pinned()
+        np.frombuffer(mine.word, np.int64, 1)[0] = value
+        to = flags.data.ptr + at * 8
+        runtime.memcpyAsync(to, mine.word.ptr, 8, runtime.memcpyHostToDevice, mine.beside.ptr)
+        mine.beside.synchronize()
+
+    def _pinned(self) -> Any:
+        """Pinned memory that this thread reads through, and a word with a stream of its own that
+        ends kernels. They are allocated once, not when a kernel is to end: CUDA may wait for it."""
+        mine, cuda = self._mine, self._cupy.cuda
+        if not hasattr(mine, "held"):
+            mine.word, mine.beside = cuda.alloc_pinned_memory(8), cuda.Stream(non_blocking=True)
+            mine.held, mine.begin = cuda.alloc_pinned_memory(2 * PINNED), 0
+        return mine
 
     def synchronize(self) -> None:
         """Waits for all launched kernels and raises their errors."""

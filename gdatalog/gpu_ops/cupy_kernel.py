@@ -30,7 +30,9 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 HALF = 1 << 63
-_SHARED, _LOCAL, _REGISTERS = 1, 3, 4  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and others
+# CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and others, and two of cudaDeviceAttr.
+_THREADS, _SHARED, _LOCAL, _REGISTERS, _MOST_SHARED = 0, 1, 3, 4, 8
+_PROCESSORS, _ROOM = 16, 97
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class CupyKernel:
         self._launch, self._stream = cuda.driver.launchKernel, cuda.get_current_stream
         self._occupancy = occupancy
         self._resident: dict[int, int] = {}
+        self._enlarged = 0
 
     @property
     def resources(self) -> Resources:
@@ -107,9 +110,10 @@ class CupyKernel:
         threads: int,
         args: Sequence[Any] | PackedArguments,
         gaps: bool = False,
+        shared: int = 0,
     ) -> None:
         """Launches `blocks` blocks of `threads` threads. `gaps`: whether arrays may have gaps
-        between their entries."""
+        between their entries. `shared`: bytes of shared memory of each block."""
         if blocks <= 0:
             return  # CUDA would refuse it
         if isinstance(args, PackedArguments):
@@ -122,7 +126,28 @@ class CupyKernel:
             packed.fill(args, gaps)
         with explaining_failure(self._name):
             stream, address = self._stream().ptr, packed.address
-            self._launch(self._pointer, blocks, 1, 1, threads, 1, 1, 0, stream, address, 0)
+            self._launch(self._pointer, blocks, 1, 1, threads, 1, 1, shared, stream, address, 0)
+
+    @property
+    def room(self) -> tuple[int, int, int]:
+        """The bytes of shared memory that a block may ask for, the most threads of a block, and the
+        number of multiprocessors."""
+        most, own = (
+            int(self._cuda.driver.funcGetAttribute(attribute, self._pointer))
+            for attribute in (_THREADS, _SHARED)
+        )
+        runtime = self._cuda.runtime
+        device = runtime.getDevice()
+        room, processors = (
+            int(runtime.deviceGetAttribute(attribute, device)) for attribute in (_ROOM, _PROCESSORS)
+        )
+        return room - own, most, processors
+
+    def enlarge(self, shared: int) -> None:
+        """Allows launches to ask for so many bytes of shared memory."""
+        if shared > self._enlarged:
+            self._cuda.driver.funcSetAttribute(self._pointer, _MOST_SHARED, shared)
+            self._enlarged = shared
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""

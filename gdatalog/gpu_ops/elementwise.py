@@ -21,6 +21,7 @@ Array = Any  # a device array
 
 THREADS = 256  # of a block, as in search.cuh
 TILE = 4 * THREADS  # entries that a block takes at a time, as in search.cuh
+HEAD = 4  # words of a state of tiles before those of tiles, as in search.cuh
 MOST_PARTS = 2048  # blocks of a reduction: the same number on all devices, for the same sums
 
 # As in elementwise.cuh.
@@ -48,7 +49,6 @@ _KERNELS: Sequence[str] = (
     "survivors",
     "look_up",
     "ranges",
-    "partition",
 )
 _OF_PARENTS, _DENSE, _FOUND, _AFTER = 1, 2, 4, 8
 _BEGIN, _BOUNDED, _UPPER = 1, 2, 4
@@ -167,11 +167,6 @@ class Elementwise:
             given = level.values, level.offsets, parents, bounds
             args = [*given, starts, lengths, _lists(given), how, parents.size]
             self._launch("ranges", parents.size, args)
-
-    def partition(self, ends: Array, cuts: Array, size: int) -> None:
-        """The row in which each tile of entries begins, and the last row."""
-        tiles = cuts.size - 1
-        self._launch("partition", 4 * tiles, [ends, cuts, ends.size, size, tiles])
 
     def real(self, name: str, out: Array, a: Array, b: Array) -> None:
         """A function of doubles that takes long to compile."""

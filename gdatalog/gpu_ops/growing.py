@@ -1,8 +1,8 @@
 """What grows on a device during a fixpoint: sets of row numbers, and hash tries of new rows.
 
 Kernels of rules add the numbers of rows to a set while they run. Hash tries get the new rows behind
-each round, in three launches for all tries (`kernels/growing.cuh`), and are made anew from all rows
-when the host gives them more room.
+each round, in three launches for all tries (`kernels/growing.cuh`). When the host gives them more
+room, tables are filled anew, in the same memory if that grows in place (`arena.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.arena import GrowingArray
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kernels import Kernels, type_of
 from gdatalog.gpu_ops.rows import Array, Columns
@@ -42,22 +42,34 @@ class RowNumbers:
     many numbers a row has, one or two."""
 
     def __init__(self, kernels: Kernels, parts: int, capacity: int) -> None:
-        self.kernels, self.parts = kernels, parts
-        self.slots = self._empty(capacity)
+        self.kernels, self.parts, driver = kernels, parts, kernels.driver
+        self._memory = GrowingArray(driver, driver.xp.empty(0, dtype=np.int64))
+        self._make(parts * slots_for(capacity))
 
-    def _empty(self, capacity: int) -> Array:
-        size = self.parts * slots_for(capacity)
-        return self.kernels.driver.xp.zeros(size, dtype=np.int64)
+    def _make(self, size: int) -> None:
+        """Makes a table of free slots."""
+        self._memory.lengthen(size)
+        self.slots = self._memory.array[:size]
+        self.kernels.driver.clear(self.slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._memory.nbytes
 
     def add(self, numbers: Sequence[Array]) -> None:
         """Adds numbers for which there is room; `numbers` has an array for each part."""
         if len(numbers[0]):
             self._launch(("enter_keys", "enter_pairs")[self.parts - 1], numbers)
 
-    def make_room(self, capacity: int) -> None:
-        if self.parts * slots_for(capacity) > len(self.slots):
-            known, self.slots = self.slots, self._empty(capacity)
-            self._launch(("move_keys", "move_pairs")[self.parts - 1], [known])
+    def make_room(self, capacity: int) -> bool:
+        """Makes room for so many numbers; whether the table is another one now."""
+        size = self.parts * slots_for(capacity)
+        if size <= len(self.slots):
+            return False
+        known = self.kernels.driver.xp.copy(self.slots)
+        self._make(size)
+        self._launch(("move_keys", "move_pairs")[self.parts - 1], [known])
+        return True
 
     def _launch(self, name: str, given: Sequence[Array]) -> None:
         kernel, count = self.kernels.kernel(_SETS, name), len(given[0])
@@ -74,11 +86,21 @@ class GrowingLevel:
     dense = False  # a root has a table too
     listed = keyed = False
     keys: Array
+    spans: Array
+    lengths: Array
     ids: Array  # never read: the number of a child is that of its slot
 
-    def __init__(self, last: bool, xp: Any) -> None:
-        self.last, self.xp = last, xp
+    def __init__(self, last: bool, driver: Any) -> None:
+        self.last, self._driver = last, driver
+        self._memory = dict[str, GrowingArray]()
+        for name in self.lengths_for(0, 0, 0):
+            dtype = np.int64 if name == "keys" else np.int32
+            self._memory[name] = GrowingArray(driver, driver.xp.empty(0, dtype=dtype))
         self.make(0, 0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(memory.nbytes for memory in self._memory.values())
 
     def lengths_for(self, nodes: int, entries: int, rows: int) -> dict[str, int]:
         """The lengths of its arrays, for so many nodes above and entries, and rows to add at once.
@@ -97,9 +119,14 @@ class GrowingLevel:
         """Makes it anew; returns the number of slots."""
         lengths = self.lengths_for(nodes, entries, rows)
         for name, length in lengths.items():
-            make = self.xp.zeros if name in ("keys", "spans", "lengths") else self.xp.empty
-            setattr(self, name, make(length, dtype=np.int64 if name == "keys" else np.int32))
+            self._memory[name].lengthen(length)
+            setattr(self, name, self._memory[name].array[:length])
+        self.clear()
         return lengths["keys"]
+
+    def clear(self) -> None:
+        for array in (self.keys, self.spans, self.lengths):
+            self._driver.clear(array)
 
 
 class GrowingTrie(HashTrie):
@@ -113,9 +140,9 @@ class GrowingTrie(HashTrie):
         tests: Sequence[RowTest],
         spans: Sequence[int],
         old: bool,
-        xp: Any,
+        driver: Any,
     ) -> None:
-        self.columns, self.tests, self.old, self.xp = tuple(columns), tests, old, xp
+        self.columns, self.tests, self.old, self._driver = tuple(columns), tests, old, driver
         tested = [at for left, _, right in tests for at in (left, right)]
         self.read = tuple(dict.fromkeys((*columns, *tested)))  # columns
         self.whole = len(columns) == len(spans)
@@ -123,12 +150,16 @@ class GrowingTrie(HashTrie):
             prod(spans[at] for at in columns[: depth + 1]) for depth in range(len(columns))
         ]
         self.levels: list[Any] = [
-            GrowingLevel(depth + 1 == len(columns), xp) for depth in range(len(columns))
+            GrowingLevel(depth + 1 == len(columns), driver) for depth in range(len(columns))
         ]
         self.layouts = {}
         for level in self.levels:
             level.keyed = not level.last or not self.whole
-        self.taken = xp.zeros(len(self.levels), dtype=np.int64)
+        self.taken = driver.xp.zeros(len(self.levels), dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(level.nbytes for level in self.levels)
 
     def table(self, depth: int) -> Array:
         return self.levels[depth].keys
@@ -159,14 +190,13 @@ class GrowingTrie(HashTrie):
         nodes = 1
         for level, most in zip(self.levels, self.most, strict=True):
             nodes = level.make(nodes, min(capacity, most), capacity)
-        self.taken = self.xp.zeros(len(self.levels), dtype=np.int64)
+        self._driver.clear(self.taken)
 
-    def clear(self, driver: CupyDriver) -> None:
+    def clear(self) -> None:
         """Forgets its rows."""
         for level in self.levels:
-            for array in (level.keys, level.spans, level.lengths):
-                driver.clear(array)
-        driver.clear(self.taken)
+            level.clear()
+        self._driver.clear(self.taken)
 
 
 def groups_of(tries: Sequence[GrowingTrie]) -> list[list[int]]:

@@ -2,153 +2,289 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Lookup
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, ValueTests
 
 
-def totals_text(count: int) -> str:
-    """The source of the kernel that sums `count` arrays of lengths, and each row's least length."""
-    arrays = ", ".join(f"ARRAY(const i64) lengths{n}" for n in range(count))
-    lines = [
-        '#include "tile.cuh"',
-        f"KERNEL(totals)({arrays}, ARRAY(i64) sums, i64 size) {{",
-        "    const Tile<32> t = tile_here<32>();",
-        f"    i64 {', '.join(f'sum{n} = 0' for n in range(count + 1))};",
-        "    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {",
-        "        i64 least = lengths0[at], length = least;",
-        "        sum0 += length;",
-    ]
-    for n in range(1, count):
-        lines.append(f"        length = lengths{n}[at];")
-        lines.append(f"        sum{n} += length;")
-        lines.append("        least = length < least ? length : least;")
-    lines += [f"        sum{count} += least;", "    }"]
-    for n in range(count + 1):
-        lines.append(f"    sum{n} = sum(t, sum{n});")
-    lines.append("    if (t.rank != 0) return;")
-    lines += [f"    atomic_add(sums, {n}, sum{n});" for n in range(count + 1)]
-    return "\n".join([*lines, "}"]) + "\n"
+class GivenArrays:
+    """What kernels take: `args`, and their declarations (`params`)."""
+
+    def __init__(self) -> None:
+        self.params: list[str] = []
+        self.args: list[Array | int] = []
+        self._names: dict[int, str] = {}  # by id of the array
+
+    def array(self, array: Array) -> str:
+        """The name of an array, which is an argument."""
+        name = self._names.get(id(array))
+        if name is None:
+            name = self._names[id(array)] = f"a{len(self.args)}"
+            self.params.append(f"ARRAY(const {type_of(array)}) {name}")
+            self.args.append(array if array.flags.c_contiguous else array.copy())
+        return name
+
+    def number(self, value: int) -> str:
+        self.params.append(f"i64 n{len(self.args)}")
+        self.args.append(value)
+        return f"n{len(self.args) - 1}"
 
 
-class FusedText:
-    """Builds the source of a level's expansion, lookup by lookup."""
+class ListsText(GivenArrays):
+    """The source of the kernel that finds each row's lists, chooses the shortest of several, and
+    sums their lengths up."""
 
-    def __init__(self, values: Array, placed: bool) -> None:
-        value = type_of(values)
-        self.params = ["ARRAY(const i64) ends", "ARRAY(const i64) cuts", "ARRAY(const i64) starts"]
-        self.params.append(f"ARRAY(const {value}) values")
-        self.outs = ["ARRAY(i32) rows", f"ARRAY({value}) found"]
-        self.held = ["i32 row[EACH];", f"{value} value[EACH];"]
-        self.looks: list[str] = []
-        self.writes = ["rows[to[i]] = row[i] + (i32)base;", "found[to[i]] = value[i];"]
-        self.number = 0
+    def __init__(self, choices: Sequence[Choice]) -> None:
+        super().__init__()
+        finds = [self._find(choice.lists) for choice in choices]
+        more = len(choices) > 1
+        lines = []
+        for number, find in enumerate(finds):
+            lines += ["{", *(f"    {line}" for line in find)]
+            lines.append("    const i64 length = high > low ? high - low : 0;")
+            if number:
+                lines.append("    if (length < sums[i]) {")
+                lines.append(f"        sums[i] = length, start = low, source = {number};")
+                lines.append("    }")
+            else:
+                lines.append("    sums[i] = length, start = low;")
+            lines.append("}")
+        sources = "ARRAY(u8) sources, " if more else ""
+        self.text = "\n".join(
+            [
+                '#include "search.cuh"',
+                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
+                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 size) {",
+                "    const i64 tiles = (size + TILE - 1) / TILE;",
+                "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+                "        const i64 first = tile * TILE + thread_of_block();",
+                "        i64 sums[EACH], lengths[EACH];",
+                "#pragma unroll",
+                "        for (int i = 0; i < EACH; i++) {",
+                "            const i64 at = first + i * THREADS;",
+                "            sums[i] = 0;",
+                "            if (at >= size) continue;",
+                "            i64 start;",
+                *["            int source = 0;"] * more,
+                *(f"            {line}" for line in lines),
+                "            starts[at] = start;",
+                *["            sources[at] = (u8)source;"] * more,
+                "        }",
+                "        for (int i = 0; i < EACH; i++) lengths[i] = sums[i];",
+                "        running_sums(sums, state, tile, tiles);",
+                "#pragma unroll",
+                "        for (int i = 0; i < EACH; i++) {",
+                "            const i64 at = first + i * THREADS, begin = sums[i] - lengths[i];",
+                "            if (at >= size) continue;",
+                "            ends[at] = sums[i];",
+                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
+                "                if (cut * TILE >= sums[i]) break;",
+                "                cuts[cut] = (i32)at;",
+                "            }",
+                "        }",
+                "    }",
+                "}\n",
+            ]
+        )
 
-    def placed(self, places: Array) -> None:
-        """Also writes the position of each entry."""
-        self._write("at", type_of(places))
-        self.looks.append("at[i] = position;")
-
-    def _write(self, name: str, kind: str) -> None:
-        self.held.append(f"{kind} {name}[EACH];")
-        self.outs.append(f"ARRAY({kind}) {name}_out")
-        self.writes.append(f"{name}_out[to[i]] = {name}[i];")
-
-    def test(self, op: str, column: Array) -> None:
-        """Keeps entries that satisfy a comparison with a column of their rows."""
-        name = f"tested{len(self.params)}"
-        self.params.append(f"ARRAY(const {type_of(column)}) {name}")
-        op = "==" if op == "=" else op
-        self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
-
-    def look_up(self, lookup: Lookup, places: Array | None) -> list[Array | int]:
-        """Looks values up in one more list; returns the kernel's arguments for it."""
-        level, n = lookup.level, self.number
-        self.number += 1
-        sizes: dict[str, int] = {}
-        if lookup.parents is not None:
-            arrays = {"values": level.values, "offsets": level.offsets, "parents": lookup.parents}
-            begin, end = (f"offsets{n}[parents{n}[r]{more}]" for more in ("", " + 1"))
-            search = f"find_within(values{n}, {begin}, {end}, key)"
-        elif (dense := level.dense_index()) is not None:
-            least, index = dense
-            arrays, sizes = {"index": index}, {"least": least, "size": len(index)}
-            search = f"find_indexed(index{n}, least{n}, size{n}, key)"
-        else:
-            arrays, sizes = {"values": level.values}, {"size": len(level)}
-            search = f"find_within(values{n}, 0, size{n}, key)"
-        self.params += [
-            f"ARRAY(const {type_of(array)}) {name}{n}" for name, array in arrays.items()
-        ]
-        self.params += [f"i64 {name}{n}" for name in sizes]
-        self.looks += [f"const i64 place{n} = {search};", f"if (place{n} < 0) continue;"]
-        if places is not None:
-            self._write(f"at{n}", type_of(places))
-            self.looks.append(f"at{n}[i] = place{n};")
-        return [*arrays.values(), *sizes.values()]
-
-    def text(self, compacted: bool) -> str:
-        """The kernel's source. If it does not compact, it writes each entry at its own number."""
-        params = [*self.params, *self.outs, "ARRAY(i64) state", "i64 count", "i64 size", "i64 base"]
-        first, then = "next_tile(state)", "= next_tile(state)"
-        to = "places_of_kept(keep, to, state, tile, tiles);"
-        if not compacted:
-            first, then = "block_of_grid()", "+= blocks_of_grid()"
-            to = "for (int i = 0; i < EACH; i++) to[i] = first + i * THREADS;"
+    def _find(self, lists: ListEntries | ListRanges) -> list[str]:
+        """The lines that find where a row's list begins and ends."""
+        if isinstance(lists, ListEntries):
+            starts, lengths = self.array(lists.starts), self.array(lists.lengths)
+            return [f"const i64 low = {starts}[at], high = low + {lengths}[at];"]
+        offsets = self.array(lists.level.offsets)
         lines = [
-            '#include "search.cuh"',
-            f"KERNEL(intersect_lists)({', '.join(params)}) {{",
-            "    const i64 tiles = (size + TILE - 1) / TILE;",
-            f"    for (i64 tile = {first}; tile < tiles; tile {then}) {{",
-            "        const i64 first = tile * TILE + thread_of_block();",
+            f"const i64 parent = {self.array(lists.parents)}[at];",
+            f"i64 low = {offsets}[parent], high = {offsets}[parent + 1];",
+        ]
+        for op, bounds in lists.cuts:
+            edge = "high" if op in ("<", "<=") else "low"
+            search = "upper_bound" if op in ("<=", ">") else "lower_bound"
+            values = self.array(lists.level.values)
+            lines.append(f"{edge} = {search}({values}, low, high, (i64){self.array(bounds)}[at]);")
+        return lines
+
+
+class LevelText(GivenArrays):
+    """The source of a level's kernels: rows are expanded from the shortest of their `choices`, and
+    the values looked up in the others, in order; then in `others`. `args`: the arrays that kernels
+    take for that. `places`: for each position that is wanted, the number of its list (those of
+    `choices` first), and the name of its type."""
+
+    def __init__(
+        self, choices: Sequence[Choice], others: Sequence[Lookup], tests: ValueTests
+    ) -> None:
+        super().__init__()
+        self.places: list[int] = []
+        self.looks: list[str] = []
+        self._many = len(choices) > 1
+        self._own(choices)
+        for op, column in tests:
+            test = "==" if op == "=" else op
+            self.looks.append(f"if (!(key {test} (i64){self.array(column)}[r])) continue;")
+        for number in range(len(choices) - 1):
+            self._in_choice(number, choices[number], choices[number + 1])
+        for number, lookup in enumerate(others, len(choices)):
+            self._in_root(number, lookup)
+
+    def _own(self, choices: Sequence[Choice]) -> None:
+        """The value of an entry, and its position."""
+        arrays = [self.array(choice.lists.values) for choice in choices]
+        value = f"(i64){arrays[-1]}[position]"
+        for number in reversed(range(len(choices) - 1)):
+            if arrays[number:] != arrays[-1:] * (len(choices) - number):
+                value = f"source == {number} ? (i64){arrays[number]}[position] : {value}"
+        self.looks.append(f"const i64 key = {value};")
+        for number, choice in enumerate(choices):
+            if choice.lookup.wanted:
+                self.places.append(number)
+                when = f"if (source == {number}) " if self._many else ""
+                self.looks.append(f"{when}at{number}[i] = position;")
+
+    def _in_choice(self, number: int, low: Choice, high: Choice) -> None:
+        """Looks a value up in one more of its row's choices: the next that is not its own."""
+        at = f"place{number}"
+        self.looks.append(f"i64 low{number}, high{number}, {at};")
+        self.looks.append(f"const bool later{number} = source <= {number};")
+        finds = []
+        for when, choice in ((f"if (later{number})", high), ("else", low)):
+            level = choice.lookup.level
+            assert choice.lookup.parents is not None
+            offsets, parents = self.array(level.offsets), self.array(choice.lookup.parents)
+            self.looks += [
+                f"{when} {{",
+                f"    const i64 parent = {parents}[r];",
+                f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
+                "}",
+            ]
+            values = self.array(level.values)
+            finds.append(f"{at} = find_within({values}, low{number}, high{number}, key);")
+        if finds[0] == finds[1]:
+            self.looks.append(finds[0])
+        else:
+            self.looks += [f"if (later{number})", f"    {finds[0]}", "else", f"    {finds[1]}"]
+        self.looks.append(f"if ({at} < 0) continue;")
+        for when, which, choice in (("", number + 1, high), ("!", number, low)):
+            if choice.lookup.wanted:
+                self.looks.append(f"if ({when}later{number}) at{which}[i] = {at};")
+
+    def _in_root(self, number: int, lookup: Lookup) -> None:
+        """Looks a value up in the root's list."""
+        dense = lookup.level.dense_index()
+        if dense is not None:
+            least, index = dense
+            sizes = self.number(least), self.number(len(index))
+            search = f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, key)"
+        else:
+            size = self.number(len(lookup.level))
+            search = f"find_within({self.array(lookup.level.values)}, 0, {size}, key)"
+        self.looks += [f"const i64 place{number} = {search};", f"if (place{number} < 0) continue;"]
+        if lookup.wanted:
+            self.places.append(number)
+            self.looks.append(f"at{number}[i] = place{number};")
+
+    def expanding(self, value: str, places: Sequence[str]) -> str:
+        """The source of the kernel that writes the rows that remain, with their values and places,
+        of these types."""
+        outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
+        outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
+        held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
+        lines = [
+            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, i64 most"),
+            "    if (thread_of_grid() == 0) state[3] = total;",
+            "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+            *_TILE,
             "        bool keep[EACH];",
-            "        i64 to[EACH];",
-            *(f"        {line}" for line in self.held),
+            f"        i32 row[EACH]; {value} value[EACH]; i64 to[EACH]; {' '.join(held)}",
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
             "            keep[i] = false;",
-            *_ENTRY,
-            "            row[i] = r;",
-            "            value[i] = key;",
-            *(f"            {line}" for line in self.looks),
+            *(f"            {line}" for line in (*_ENTRY, *self._looks(True))),
+            "            row[i] = (i32)r;",
+            f"            value[i] = ({value})key;",
             "            keep[i] = true;",
             "        }",
-            f"        {to}",
+            "        places_of_kept(keep, to, state, tile, tiles);",
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
             "            if (!keep[i]) continue;",
-            *(f"            {line}" for line in self.writes),
+            "            if (to[i] >= room) {  // the next launch begins with the first of these",
+            "                const i64 entry = begin + i * THREADS + thread_of_block();",
+            "                if (to[i] == room) store_relaxed(state, 2, entry);",
+            "                continue;",
+            "            }",
+            "            rows_out[to[i]] = row[i];",
+            "            values_out[to[i]] = value[i];",
+            *(f"            out{n}[to[i]] = at{n}[i];" for n in self.places),
             "        }",
             "    }",
             "}",
         ]
         return "\n".join(lines) + "\n"
 
-    def counting(self) -> str:
-        """The source of a kernel that only counts the entries that each row keeps."""
-        params = [*self.params, "ARRAY(i64) counts", "i64 count", "i64 size", "i64 base"]
+    def counting(self, by_row: bool) -> str:
+        """The source of the kernel that only counts what remains: of each row, or in all."""
         lines = [
-            '#include "search.cuh"',
-            f"KERNEL(count_met)({', '.join(params)}) {{",
-            "    const i64 tiles = (size + TILE - 1) / TILE;",
+            *self._begin("count_level", ["ARRAY(i64) counts"], "i64 most"),
+            "    i64 found = 0;",
             "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
-            "        const i64 first = tile * TILE + thread_of_block();",
+            *_TILE,
             "        for (int i = 0; i < EACH; i++) {",
-            *_ENTRY,
-            *(f"            {line}" for line in self.looks),
-            "            atomic_add(counts, base + r, 1);",
+            *(f"            {line}" for line in (*_ENTRY, *self._looks(False))),
+            "            atomic_add(counts, r, 1);" if by_row else "            found++;",
             "        }",
             "    }",
-            "}",
         ]
-        return "\n".join(lines) + "\n"
+        if not by_row:
+            lines += [
+                "    const Tile<32> warp = tile_here<32>();",
+                "    found = sum(warp, found);",
+                "    if (warp.rank == 0 && found != 0) atomic_add(counts, 0, found);",
+            ]
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _looks(self, placed: bool) -> list[str]:
+        """The lines that look a value up, with or without its places."""
+        looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
+        return ["const int source = sources[r];", *looks] if self._many else looks
+
+    def _begin(self, name: str, outs: Sequence[str], numbers: str) -> list[str]:
+        params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
+        params.append("ARRAY(const i64) starts")
+        params += ["ARRAY(const u8) sources"] * self._many
+        return [
+            '#include "search.cuh"',
+            '#include "tile.cuh"',
+            f"KERNEL_OF_BLOCKS(5, {name})({', '.join([*params, *self.params, *outs])},",
+            f"    i64 rows, i64 from, {numbers}) {{",
+            "    SHARED(i32, bounds, TILE);",
+            "    SHARED(i64, origins, TILE);",
+            "    const i64 total = ends[rows - 1];",
+            "    const i64 stop = total - from < most ? total : from + most;",
+            "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+        ]
 
 
-# Finds the row, position and value of a thread's entry.
+# Takes a tile's rows.
+_TILE = (
+    "        const i64 begin = from + tile * TILE;",
+    "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
+    "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
+    "        const int held = ",
+    "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
+)
+# Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "            const i64 entry = first + i * THREADS;",
-    "            if (entry >= size) continue;",
-    "            const i64 r = row_of(ends, cuts, count, tile, tiles, entry);",
-    "            const i64 position = starts[r] + entry - (r ? ends[r - 1] : 0);",
-    "            const i64 key = values[position];",
+    "const int own = i * THREADS + thread_of_block();",
+    "if (begin + own >= end) continue;",
+    "const int near = row_in_tile(bounds, held, own);",
+    "i64 r = first + near, position;",
+    "if (near < held) {",
+    "    position = origins[near] + own;",
+    "} else {  // empty rows have filled the shared memory",
+    "    r = upper_bound(ends, r, rows, begin + own);",
+    "    position = starts[r] + begin + own - ends[r - 1];",
+    "}",
 )

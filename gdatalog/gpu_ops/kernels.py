@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 THREADS = 256  # of a block, as in search.cuh
 EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
-_TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
 def type_of(array: Array) -> str:
     """The name, in kernels, of the type of an array's entries."""
-    return _TYPES[str(array.dtype)]
+    return TYPES[str(array.dtype)]
+
+
+def text_of(types: dict[str, str], text: str) -> str:
+    """A source, with the types that it leaves open."""
+    return "".join(f"#define {alias} {kind}\n" for alias, kind in types.items()) + text
 
 
 class Kernels:
@@ -84,8 +89,7 @@ class Kernels:
 
         `types` defines the names of types that the source does not define.
         """
-        lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
-        kernel = self.kernel("".join([*lines, text]), name)
+        kernel = self.kernel(text_of(types, text), name)
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
 

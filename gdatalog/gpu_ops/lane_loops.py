@@ -39,6 +39,7 @@ class LaneLoops(CodeEmitter):
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
         ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
         with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
+            self._may_stop(head.rest)
             self._line(f"const i64 {mine} = {first} + t.rank;")
             self._line(f"bool {goes} = false;")
             own = {variable: f"{variable}_mine" for variable in head.variables}

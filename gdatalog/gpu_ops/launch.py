@@ -63,6 +63,8 @@ Launched = tuple[Array, Any]
 Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
+TEAMS = 3  # of a multiprocessor: while some wait for each other's tiles, others work
+TAKEN = 1280  # bytes of shared memory that a block takes besides its table
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
@@ -135,7 +137,8 @@ class Launch:
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
-        self.scratch = self._scratch(tries)
+        self.team, self.threads, blocks = self._team(tries)
+        self.scratch = self._scratch(tries, blocks)
         self.tiles = self.scratch.tiles
         self._make_buffers()
 
@@ -165,7 +168,7 @@ class Launch:
 
     @property
     def grid(self) -> int:
-        return -(-self.tiles * self.loops.lanes // THREADS)
+        return -(-self.tiles * self.loops.lanes // self.threads)
 
     def _inputs(self, tries: Sequence[Trie], beside: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
@@ -188,11 +191,23 @@ class Launch:
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
-    def _scratch(self, tries: Sequence[Trie]) -> Scratch:
+    def _team(self, tries: Sequence[Trie]) -> tuple[int, int, int]:
+        """The bytes of a table of counts in the shared memory of a block, the whole table if it
+        fits; the threads of a block, and the number of blocks."""
+        loops, kernel = self.loops, self.kernel
+        for table in (each for each in loops.scratch if each.name == loops.table):
+            size = scratch_length(table, tries) * np.dtype(DTYPES[table.type]).itemsize
+            room, threads, processors = kernel.room
+            size = min(-(-size // 16) * 16, (room // TEAMS - TAKEN) // 16 * 16)
+            if size > 0 and loops.printed.parallel:
+                kernel.enlarge(size)
+                return size, max(32, threads // TEAMS // 32 * 32), TEAMS * processors
+        return 0, THREADS, self.thresholds.grid_blocks or kernel.resident(THREADS)
+
+    def _scratch(self, tries: Sequence[Trie], blocks: int) -> Scratch:
         """The scratch of as many tiles as are resident at once and have memory."""
         loops = self.loops
-        blocks = self.thresholds.grid_blocks or self.kernel.resident(THREADS)
-        tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
+        tiles = blocks * (self.threads // loops.lanes) if loops.printed.parallel else 1
         needs = []
         for a in loops.scratch:
             room = self.rooms.get(a.name) or max(1, scratch_length(a, tries))
@@ -282,7 +297,7 @@ class Launch:
         def launch() -> None:
             driver.clear(self._memory)
             self._clear()
-            self.kernel.launch(self.grid, THREADS, args)
+            self.kernel.launch(self.grid, self.threads, args, shared=self.team)
             self._reader.copy()
 
         before, go = self._launches
@@ -385,6 +400,7 @@ class Launch:
             "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
             "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
             "part": self.part[0], "parts": self.part[1],
+            "team": self.team if self.part == WHOLE else 0,
         }  # fmt: skip
         args: list[Any] = [self.control, self.ring, pool.counts, pool.previous]
         args += [self.ends, len(self.ends)]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gdatalog.gpu_ops.control_words import THREADS
 from gdatalog.gpu_ops.cupy_kernel import bare
 from gdatalog.gpu_ops.sources import whole
+from gdatalog.gpu_ops.teams import Team
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.module import PrintedPlan
@@ -28,7 +29,7 @@ _RENAMED = {"f64": "double", "bool": "u8"}
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.
 NUMBERS = (
     "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
-    "part", "parts",
+    "part", "parts", "team",
 )  # fmt: skip
 
 _HEAD = """#include "walk.cuh"
@@ -40,9 +41,12 @@ _HEAD = """#include "walk.cuh"
 _START = """\
     const Tile<LANES> t = tile_here<LANES>();
     const Run run = {control, ring,   counts,     previous, capacity, grain, limit,
-                     pieces,  blocks, block_rows, wanted,   tiles,    part,  parts};
+                     pieces,  blocks, block_rows, wanted,   tiles,    part,  parts, team};
     Work work = work_open();
 """
+
+# Tiles without a part of few given rows leave at once.
+_OF_ROUND = "    if (tile_of_grid<LANES>() >= tiles_of_round(control, tiles, sizes[1])) return;"
 
 _END = """\
 finish:
@@ -50,6 +54,13 @@ finish:
     pool_close(t, work.pool, counts);
     if (thread_of_block() == 0 && block_of_grid() < ends_n) ends[block_of_grid()] = nanoseconds();
 """
+
+
+_TEAM = (
+    "    SHARED(i64, team_words, TEAM_WORDS);",
+    "    ROOM(u8, team_table, team);",
+    "    const i64 place = place_of_team<LANES>(team);",
+)
 
 
 _FINISH = """\
@@ -67,7 +78,8 @@ GIVEN_WORDS = 2
 class LoopKernel:
     """The kernel of a plan. `source`: without comments, so that plans share it. `arrays`: its array
     arguments, in order, after those that all kernels have. `sized`: the arrays that are followed by
-    their length. `given`: the columns of given rows, of which `sizes` says the part to read."""
+    their length. `given`: the columns of given rows, of which `sizes` says the part to read.
+    `table`: the table of counts that may lie in a block's shared memory."""
 
     printed: PrintedPlan
     source: str
@@ -78,6 +90,7 @@ class LoopKernel:
     lanes: int
     buffers: tuple[str, ...]  # scratch of which tiles may borrow longer parts
     given: tuple[str, ...]
+    table: str | None = None
 
 
 def element(kind: str) -> str:
@@ -115,8 +128,9 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         if argument.kind in ("buffer", "rows") and f"{argument.name})" not in first and inside
     )
     translation = Translation(
-        inputs | results | own, columns, lanes, buffers, counters=counters, undone=kept
-    )
+        inputs | results | own, columns, lanes, buffers, teams=printed.single, counters=counters,
+        undone=kept,
+    )  # fmt: skip
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     skipped = GIVEN_WORDS if given else 0
     prologue = [f"{name} = sizes[{at + skipped}]" for at, name in enumerate(scalars)]
@@ -125,6 +139,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         "def walk():\n", "def walk():\n" + "".join(f"    {line}\n" for line in prologue)
     )
     body = translation.body(text)
+    team = translation.team
     sized = (frozenset(translation.lengths) | own.keys()).difference(given)
     arrays = [*inputs, *results, *own, *(argument.name for argument in outputs)]
     parameters = [
@@ -146,19 +161,23 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
     lines = [
-        '#include "hashing.cuh"\n' * hashed + _HEAD,
+        '#include "hashing.cuh"\n' * hashed + _HEAD + '#include "teams.cuh"\n' * bool(team),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
         *([f"    SHARED(u32, tails, {tails});"] if tails else []),
+        *(_TEAM if team else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_part(name, inputs[name]) for name in given),
-        *(_slice(name, kind, buffers) for name, kind in own.items()),
+        *(_slice(name, kind, buffers, team) for name, kind in own.items()),
         *([f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []),
         *translation.declarations(), *give, "    bool gives = false;",
+        *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
+        *([f"    auto {team.table} = open_team(run, work, team_words, team_table, "
+           f"{team.table}_far, {team.table}_n);"] if team else []),
         *body,
         _END.replace("finish:\n", _FINISH) if buffers else _END,
         *_counted(counters),
@@ -174,6 +193,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         lanes,
         buffers,
         given,
+        None if team is None else team.table,
     )
 
 
@@ -203,10 +223,16 @@ def _part(name: str, kind: str) -> str:
     return f"{part}\n    const i64 {name}_n = sizes[1];"
 
 
-def _slice(name: str, kind: str, buffers: Sequence[str]) -> str:
-    """A tile's own part of its scratch."""
+def _slice(name: str, kind: str, buffers: Sequence[str], team: Team | None) -> str:
+    """A tile's own part of its scratch; or its team's."""
     part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
     array = f"    Array<{kind}> {name}"
+    if team is not None and name in (team.table, team.values):
+        theirs = part.replace("tile_of_grid<LANES>()", "place")
+        their = f"{name}_{'far' if name == team.table else ''}".rstrip("_")
+        return (
+            f"    const Array<{kind}> {name}_own = {part};\n    Array<{kind}> {their} = {theirs};"
+        )
     if name in buffers:
         return f"    const Array<{kind}> {name}_own = {part};\n{array} = {name}_own;"
     return f"{array} = {part};"

@@ -115,7 +115,9 @@ class RoundLaunch(Launch):
         """Enlarges the pool after it was full."""
         count = min(2 * self.pool.count, max(self.pool.count, self._affordable()))
         if count > self.pool.count:
-            self.pool, self.appending = self._new_pool(count), None
+            self._listed = self.appending = None
+            self.pool.outputs.clear()  # before others are made
+            self.pool = self._new_pool(count)
             self.pool.counts.fill(0)
         for array in self.cleared:  # a launch that ended early leaves marks
             array.fill(0)

@@ -6,8 +6,8 @@ repeats rounds by itself; it leaves the loop when no row is new, when there may 
 another round, or when a kernel has ended early. Elsewhere the host queues the next round before it
 knows how many rows the last one has found, and reads a few words after each; a round without new
 rows does nothing. Rows are appended behind those of earlier rounds, for which the host makes room
-beforehand. Rules that read all rows of a growing relation, or the old ones, look them up in hash
-tries, which get the new rows behind each round (`growing.py`).
+beforehand (`round_memory.py`). Rules that read all rows of a growing relation, or the old ones,
+look them up in hash tries, which get the new rows behind each round (`growing.py`).
 
 The same rounds may run again, over the same tries: then only the bitmaps, the queues and the words
 are cleared.
@@ -23,12 +23,12 @@ from weakref import ref
 import numpy as np
 
 from gdatalog.calls import GiveUp, LoopRun, Outside
-from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
 from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of, indexing
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending, grown_of
+from gdatalog.gpu_ops.round_memory import RoundMemory
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.limits import Limits
@@ -43,9 +43,6 @@ INDEX_OF, LACKS, FROM, TO, INDEX_WORDS = 0, 1, 2, 3, 4
 LOGGED: Final = 128  # rounds that are logged
 RECORDED_FROM = 4  # rounds with the same launches, from which on one launch queues all of them
 LINE = 16  # words to which control words are aligned
-# The share of the memory beside the bitmaps that rows may take.
-MOST_ROWS = 0.25
-HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
 
 
 class DeviceRounds:
@@ -59,6 +56,7 @@ class DeviceRounds:
         self.xp: Any = walks.driver.xp
         self.kernels, self.relations = kernels, relations
         self.launches: list[RoundLaunch] = []
+        self.memory = RoundMemory(self.driver, relations, self.launches)
         self.board: Any = None
         self.began = False  # whether what runs once has run
         self.opened = False  # whether it is queued
@@ -76,7 +74,7 @@ class DeviceRounds:
         self.launches.append(RoundLaunch(self.walks, loops, self.words))
         self.words += FOLLOWER_WORDS
         self.found.append(0)
-        self.limits.charge(TILES, sum(launch.held for launch in self.launches))
+        self.memory.charge_tiles(self.limits)
 
     def soon(self, runs: Sequence[LoopRun]) -> bool:
         """Whether the kernels that add rows to the indexes of rules are at hand. Otherwise other
@@ -96,7 +94,6 @@ class DeviceRounds:
             text = appending(launch.pool.outputs, self.relations[launch.into].columns)
             self.kernels.soon(text, "append_rows")
         self.followers = [launch for launch in self.launches if launch.follows is not None]
-        self.running = self.launches
         self.next, self.resume = (
             self.kernels.kernel('#include "rounds.cuh"\n', name)
             for name in ("next_round", "resume")
@@ -105,13 +102,8 @@ class DeviceRounds:
         self._lay_indexes()
         for rows in self.relations:
             if rows.marks is None:
-                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
-                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
-                numbers = []
-                for part in parts:
-                    own, known = known[: len(part.spans)], known[len(part.spans) :]
-                    numbers.append(part.numbers(own, self.xp))
-                rows.numbers.add(numbers)
+                rows.numbers = RowNumbers(self.kernels, len(rows.space.parts), rows.count)
+                rows.number()
             for trie in rows.tries:
                 trie.make(rows.capacity)
         for launch in self.launches:
@@ -185,27 +177,31 @@ class DeviceRounds:
     def nbytes(self) -> int:
         held: int = sum(launch.held for launch in self.launches)
         held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
-        return held + self._held
+        return held + self.memory.held
 
-    def again(self, scope: Any, limits: Limits) -> bool:
-        """Begins anew over the same tries, without rows; False if these rounds do not serve the
-        scope, or there is no room for them."""
+    def again(self, scope: Any, limits: Limits, first: Sequence[Columns]) -> bool:
+        """Begins anew over the same tries, with the `first` rows of each relation, which the caller
+        marks if there is a bitmap; False if these rounds do not serve the scope, or there is no
+        room for them."""
         self.settle(copies=True)
         if self.nbytes > limits.spare():
             return False
         if not all(launch.takes(scope, limits) for launch in self.launches):
             return False
-        self.limits, self.running = limits, self.launches
+        self.limits, self.memory.running = limits, self.launches
         self.began = self.opened = False
         self.rounds, self.found = 0, [0] * len(self.launches)
         for launch in self.launches:
             launch.limits = limits
             self.driver.clear(launch.ring)
-        for rows in self.relations:
-            rows.clear(self.driver)
+        for rows, columns in zip(self.relations, first, strict=True):
+            rows.clear(len(columns[0]))
         self._make_room(1)
         self._set_counts()
         self.driver.write(self.board, self._first)
+        for rows, columns in zip(self.relations, first, strict=True):
+            if rows.count:
+                rows.fill(columns)
         return True
 
     def lend(self, number: int) -> LentRows:
@@ -241,7 +237,7 @@ class DeviceRounds:
         ahead = self._queued()
         while True:
             reading, ahead = ahead, None
-            if self._loop is None and self._roomy(2):
+            if self._loop is None and self.memory.roomy(2):
                 ahead = self._queued()
             words = self._wait(reading)
             ended = self._read(words)
@@ -251,7 +247,7 @@ class DeviceRounds:
                     ahead = None
                 if ended:
                     yield ended
-                self._finish(self.running)
+                self._finish(self.memory.running)
                 ended = self.end_round()
             yield ended
             if not self.left:
@@ -305,8 +301,9 @@ class DeviceRounds:
             self._graph = self.driver.recorded(self._round)
 
     def _launch_all(self, launches: Sequence[RoundLaunch], ending: Any) -> None:
-        for launch in launches:
-            self._queue(launch)
+        """Queues rules side by side: they read rows of earlier rounds, test and set marks by
+        atomics, and append rows to places of their own."""
+        self.driver.side_by_side([partial(self._queue, launch) for launch in launches])
         self._queue_end(ending)
 
     def _queue_end(self, ending: Any) -> None:
@@ -321,15 +318,15 @@ class DeviceRounds:
             self._indexed = [
                 (each, each.packed(self.board, self._columns_of(group))) for each, group in both
             ]
-        for each, packed in self._indexed:
-            each.launch(packed)
+        self.driver.side_by_side([partial(each.launch, packed) for each, packed in self._indexed])
 
     def _round(self) -> None:
         self._launch_all(self.followers, self._ending)
 
     def _changed(self) -> None:
-        """Arguments of kernels have changed."""
-        self._alike = 0
+        """Arguments of kernels have changed. What was recorded is recorded again at once."""
+        recorded = self._graph is not None or self._loop is not None
+        self._alike = RECORDED_FROM if recorded else 0
         self._graph = self._loop = None
 
     def _queue(self, launch: RoundLaunch) -> None:
@@ -362,7 +359,7 @@ class DeviceRounds:
         time."""
         rounds, log, count = int(words[ROUNDS]), int(words[LOG]), len(self.relations)
         if rounds and not self.began:
-            self.began, self.running = True, self.followers
+            self.began, self.memory.running = True, self.followers
         ends, ended = [rows.end if self.rounds else 0 for rows in self.relations], []
         for number in range(self.rounds, rounds):
             at = log + number % LOGGED * count
@@ -401,84 +398,32 @@ class DeviceRounds:
 
     # ---------------------------------------------------------------------------------- memory
 
-    def _each(self, number: int) -> int:
-        """The most rows that a round adds to a relation."""
-        return sum(launch.most for launch in self.running if launch.into == number)
-
-    def _needed(self, number: int, rounds: int) -> int:
-        """The capacity that a relation needs for so many more rounds, whatever they find."""
-        rows = self.relations[number]
-        return min(rows.most, rows.count + rounds * self._each(number))
-
-    def _roomy(self, rounds: int) -> bool:
-        return all(
-            rows.capacity >= self._needed(number, rounds)
-            for number, rows in enumerate(self.relations)
-        )
-
     def _make_room(self, rounds: int) -> None:
-        """Makes room for so many rounds, if possible for more. No kernel runs."""
-        for number, rows in enumerate(self.relations):
-            needed = self._needed(number, rounds)
-            if rows.capacity >= needed:
-                continue
-            first = rows.begin if rows.passing else 0
-            needed, ample = needed - first, min(rows.most, 2 * self._needed(number, 2 * rounds))
-            if rows.marks is None:
-                ample = max(2 * rows.count, self._needed(number, 4 * rounds))
-            room = self._row_bytes()
-            if rows.bytes_for(needed) > room:
-                raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
-            while ample > needed and rows.bytes_for(ample) > room:
-                ample = (needed + ample) // 2
-            self._move(number, first, max(needed, ample))
+        """Makes room for so many rounds. No kernel runs."""
+        for number in self.memory.lacking(rounds):
+            rows = self.relations[number]
+            first, others = rows.dropped, self.memory.grown(number, rounds, self.limits)
+            if others:
+                self._reread(number)
+            if others or rows.dropped > first:
+                self._place(number)
+            if rows.tries:
+                self._index_again(number)
         self._set_limits()
-        self.limits.charge(HELD, self._held)
-        self.limits.charge(TILES, sum(launch.held for launch in self.launches))
+        self.memory.charge(self.limits)
 
     def _set_limits(self) -> None:
         """Tells the device how many rows each relation may have before another round."""
-        for number, rows in enumerate(self.relations):
-            full = rows.capacity >= rows.most
-            limit = rows.most if full else rows.capacity - self._each(number)
+        for number in range(len(self.relations)):
+            limit = self.memory.limit(number)
             if limit != self._limits[number]:
                 self._limits[number] = limit
                 if self.board is not None:
                     at = self._word(number, LIMIT)
                     self.driver.write(self.board[at : at + 1], np.array([limit], dtype=np.int64))
 
-    @property
-    def _held(self) -> int:
-        return sum(rows.nbytes for rows in self.relations)
-
-    def _row_bytes(self) -> int:
-        """The bytes that a relation's rows may take now."""
-        held = self._held
-        charged = self.limits.account.held.get(HELD, 0)
-        most = MOST_ROWS * (self.limits.spare() + charged)
-        return int(min(most, self.driver.free_memory() * MOST_ROWS + held))
-
-    def _move(self, number: int, first: int, capacity: int) -> None:
-        """Moves a relation's rows, from the `first` on, to longer columns."""
-        rows = self.relations[number]
-        columns = []
-        for column in rows.columns:
-            longer = self.xp.empty(capacity, dtype=column.dtype)
-            longer[: rows.count - first] = column[first : rows.count]
-            columns.append(longer)
-        rows.columns = tuple(columns)
-        rows.count, rows.begin, rows.end = (at - first for at in (rows.count, rows.begin, rows.end))
-        rows.dropped += first
-        if rows.numbers is not None:
-            rows.numbers.make_room(rows.dropped + capacity)
-        for trie in rows.tries:
-            trie.make(capacity)
-        self._place(number)
-        self._index_again(number)
-
     def _place(self, number: int) -> None:
         """Tells the device where a relation's rows are."""
-        self._reread(number)
         if self.board is None:
             return
         rows, at = self.relations[number], self._word(number, ROWS)
@@ -505,7 +450,7 @@ class DeviceRounds:
 
     def _index_again(self, number: int) -> None:
         """Adds the rows of a relation to its indexes, which have been made anew."""
-        if self.board is None or not (self.began and self.relations[number].tries):
+        if self.board is None or not self.began:
             return
         part = []
         for trie, of in self.indexes:
@@ -517,6 +462,5 @@ class DeviceRounds:
         self._index()
 
     def close(self) -> None:
-        """Ends the charges of launches."""
-        for what in (TILES, HELD):
-            self.limits.charge(what, 0)
+        """Ends the charges."""
+        self.memory.let_go(self.limits)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
 from gdatalog.overhead import spending
@@ -44,11 +45,13 @@ class Arrays:
 
     def numbers(self, *scalars: Array) -> list[int]:
         """The values of arrays of one int each, in one round trip."""
-        if not scalars:
-            return []
-        reading = self.driver.reading(scalars)
-        found = self.driver.wait(lambda: None, None, (), 0, reading)
-        return [int(scalar.item()) for scalar in found]
+        found = self.listed(*scalars) if scalars else []
+        return [one[0] if isinstance(one, list) else one for one in found]
+
+    def listed(self, *arrays: Array) -> list[Any]:
+        """The entries of short arrays, in one round trip."""
+        reading = self.driver.reading(arrays)
+        return [found.tolist() for found in self.driver.wait(lambda: None, None, (), 0, reading)]
 
     def to_host(self, columns: Sequence[Array]) -> Columns:
         """Copies columns to host memory, as NumPy arrays."""
@@ -71,17 +74,8 @@ class Arrays:
         return self.xp.int32 if size < 1 << 31 else self.xp.int64
 
     def state_of(self, size: int) -> Array:
-        """The initial state of a compaction: two zeros, and one for each tile (search.cuh)."""
-        return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
-
-    def kept(self, found: Array, state: Array, *more: Array) -> Any:
-        """The entries that a compaction has written to arrays. Waits for their count."""
-        count = int(state[1])
-        if 2 * count < len(found):  # a copy frees the unused rest
-            parts = [part[:count].copy() for part in (found, *more)]
-        else:
-            parts = [part[:count] for part in (found, *more)]
-        return parts if more else parts[0]
+        """The initial state of sums over the tiles of `size` entries (search.cuh)."""
+        return self.xp.zeros(HEAD + -(-size // TILE), dtype=self.xp.int64)
 
     def counts_of_marks(self, marks: Array) -> Array:
         """The number of set bits in each run of `RUN` words of a bitmap."""

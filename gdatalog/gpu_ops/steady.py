@@ -62,7 +62,7 @@ class Steady:
                         )
                         test.values = [known, *(each for each in tests if each not in same)]
         low, high = loop.iter.args
-        if self.spreads and called(loop.iter) == "range":
+        if self.spreads:
             _spread(loop, once)
         return [ast.If(ast.Compare(low, [ast.Lt()], [high]), [*once], [])] if once else []
 
@@ -74,11 +74,13 @@ class Steady:
 
 
 def _spread(loop: ast.For, once: Sequence[ast.Assign]) -> None:
-    """Divides a loop's turns among the lanes, if each turn only adds a number to a total. `once`:
-    what is computed before; of counts, each lane has a share."""
+    """Divides a loop's turns among the lanes, if each turn only adds a number to a total; such
+    turns are too short to be shared with other tiles. `once`: what is computed before; of counts,
+    each lane has a share."""
     counts = [each for each in once if calls_in(each.value) & COUNTS]
     led = {name for each in once if "leads" in calls_in(each.value) for name in assigned_in([each])}
-    body = by_lane(loop.body, dict.fromkeys(assigned_in(counts), True), led)
+    turns = [each for each in loop.body if "share_turns" not in calls_in(each)]
+    body = by_lane(turns, dict.fromkeys(assigned_in(counts), True), led)
     if body is None or not any(isinstance(each, ast.AugAssign | ast.If) for each in body):
         return
     assert isinstance(loop.iter, ast.Call)
@@ -117,7 +119,8 @@ def by_lane(
                 continue
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if test is None:
                 shared = isinstance(value, ast.Name) and parts.get(value.id, False)
-                if calls_in(value) - PURE or (not shared and names_in(value) & parts.keys()):
+                mixed = not shared and any(parts.get(each) for each in names_in(value))
+                if calls_in(value) - PURE or mixed:
                     return None
                 parts[name] = shared
             case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant()) if name in parts:

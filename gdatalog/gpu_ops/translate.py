@@ -44,7 +44,9 @@ from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_
 from gdatalog.gpu_ops.flat import Flat, flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.steady import Steady
+from gdatalog.gpu_ops.teams import team_of
 from gdatalog.records import dataclass, field
 
 
@@ -71,6 +73,8 @@ class Translation(LaneLoops):
             loops = (node for node in ast.walk(function) if isinstance(node, ast.For))
             self._flats = {id(loop): flat for loop in loops if (flat := flat_of(loop))}
         self.entries = bool(self._flats)
+        if self.teams and self.lanes == TILES[-1] and not self.counters and not self.buffers:
+            self.team = team_of(function)
         self._block(function.body)
         return self.lines
 
@@ -114,6 +118,9 @@ class Translation(LaneLoops):
             ) if rows in self.buffers:
                 self._room_for_rows(rows, self._expr(low), self._expr(high))
                 self._line(self._expr(node.value) + ";")
+            case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
+                length = self.team.length
+                self._line(f"{length} = met<{self._listed}>(t, work, team_words, {length});")
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
@@ -216,11 +223,13 @@ class Translation(LaneLoops):
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         kind = called(node.iter)
         if kind == "lanes" and len(bounds) == 4:
-            self._shared_lanes(name, bounds, node.body)
+            self._shared_lanes(name, bounds, node.body, self._strips(node, *bounds[:2]))
             return
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         if kind in ("lanes", "units"):
-            self._lanes_loop(name, low, high, node.body, kind == "units")
+            self._lanes_loop(
+                name, low, high, node.body, self._strips(node, low, high), kind == "units"
+            )
             return
         end = high if kind == "turns" else f"{name}_end"
         ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
@@ -233,17 +242,43 @@ class Translation(LaneLoops):
             self._looked_up(name, ends, end, head)
             return
         with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
+            if self._inside is None and len(bounds) == 2 and self.lanes > 1:
+                self._may_stop(node.body)
             self._block(node.body)
 
+    def _strips(self, loop: ast.For, low: str, high: str) -> tuple[str, str, str]:
+        """The first turn of a loop of lanes, what brings them to the next turns, and how many lanes
+        take one."""
+        assert isinstance(loop.target, ast.Name)
+        first, lanes = f"{loop.target.id}_first", f"{loop.target.id}_lanes"
+        counter = None if self.team is None else self.team.strips(loop)
+        if counter is None:
+            return low, f"{first} += LANES", "LANES"
+        words = f"team_words, {counter}"
+        self._line(f"const int {lanes} = lanes_of_team<LANES>(work, {low}, {high});")
+        given = f"t, work, {words}, {low}, {lanes}"
+        return (
+            f"next_turns({given}, {low})",
+            f"{first} = next_turns({given}, {first} + LANES)",
+            lanes,
+        )
+
     def _lanes_loop(
-        self, name: str, low: str, high: str, body: Sequence[ast.stmt], units: bool = False
+        self,
+        name: str,
+        low: str,
+        high: str,
+        body: Sequence[ast.stmt],
+        strips: tuple[str, str, str],
+        units: bool = False,
     ) -> None:
         """A loop in which each lane takes turns of its own; after each, all lanes converge to write
         their rows. `units`: as many units start at once as there are lanes."""
         assert self._inside is None
         first, end = f"{name}_first", f"{name}_end"
-        start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
-        with self._braces(f"for ({start}; {first} < {high if units else end}; {first} += LANES)"):
+        begin, step, lanes = strips
+        start = f"i64 {first} = {begin}" if units else f"i64 {first} = {begin}, {end} = {high}"
+        with self._braces(f"for ({start}; {first} < {high if units else end}; {step})"):
             if units:
                 last = f"least_of({first} + LANES, {high}) - 1"
                 self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
@@ -252,20 +287,30 @@ class Translation(LaneLoops):
                     self._line(f"{counter.kept} = {counter.name};")
                 self._line(f"const i64 {end} = {high};")
             self._line(f"const i64 {name} = {first} + t.rank;")
-            self._turn(f"{name} < {end}", body, [name])
+            self._turn(_within(name, end, lanes), body, [name])
 
-    def _shared_lanes(self, name: str, bounds: Sequence[str], body: Sequence[ast.stmt]) -> None:
+    def _shared_lanes(
+        self,
+        name: str,
+        bounds: Sequence[str],
+        body: Sequence[ast.stmt],
+        strips: tuple[str, str, str],
+    ) -> None:
         """The same for the turns of a unit. Before each strip of turns, one for each lane, the tile
         may give the rest to others."""
         assert self._inside is None
-        low, end, unit, base = bounds
-        first, behind = f"{name}_first", f"{name}_first + LANES"
-        with self._braces(f"for (i64 {first} = {low}; {first} < {end}; {first} += LANES)"):
-            with self._braces(f"if ({end} - {first} > LANES && overdue(t, run, work))"):
+        _, end, unit, base = bounds
+        first, behind, (begin, step, lanes) = f"{name}_first", f"{name}_first + LANES", strips
+        with self._braces(f"for (i64 {first} = {begin}; {first} < {end}; {step})"):
+            alone = ""
+            if lanes != "LANES":  # the tiles of a team share nothing
+                self._line(f"if (work.team && ended(t, run, work)) {end} = {first};")
+                alone = "!work.team && "
+            with self._braces(f"if ({alone}{end} - {first} > LANES && overdue(t, run, work))"):
                 given = f"share_turns(t, run, work, {unit}, {behind} - {base}, {end} - {base})"
                 self._line(f"{end} = {base} + {given};")
             self._line(f"const i64 {name} = {first} + t.rank;")
-            self._turn(f"{name} < {end}", body, [name])
+            self._turn(_within(name, end, lanes), body, [name])
 
     def _turn(self, test: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
         """A turn of each lane. If it ends in a loop whose turns the lanes share, they converge
@@ -297,6 +342,8 @@ class Translation(LaneLoops):
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
+        elif not any(map(_together, shared.body)):
+            self._long_turns(name, shared.body, [*own, *assigned_in(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
         self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
 
@@ -306,11 +353,30 @@ class Translation(LaneLoops):
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
+            self._may_stop(body)
             self._line(f"const i64 {place} = {at} + t.rank;")
             self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
             self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
             self._theirs(name, rank, body, own)
             self._turn(f"{place} < {total}", body, [*own, name])
+        self._renamed = before
+
+    def _long_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+        """All lanes together take the turns of one long range after the other, if each lane runs a
+        turn on its own: then they need not find out whose range has a turn."""
+        before = dict(self._renamed)
+        left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
+        votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
+        with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
+            self._line(f"const int {rank} = lowest_bit({left});")
+            self._line(f"const i64 {high} = from_rank(t, {name}_high, {rank});")
+            self._line(f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;")
+            self._theirs(name, rank, body, own)
+            with self._braces(
+                f"for (i64 {name} = {name}_its_low; {name} < {high}; {name} += LANES)"
+            ):
+                self._turn("true", body, [*own, name])
+        self._line(f"if ({name}_high - {name}_low >= LONG) {name}_high = {name}_low;")
         self._renamed = before
 
     def _turns_of_keys(
@@ -363,6 +429,17 @@ class Translation(LaneLoops):
         if self._inside.left:
             self._line(f"{self._inside.end}:;")
         self._inside = None
+
+
+def _within(turn: str, end: str, lanes: str) -> str:
+    """The test whether a lane has a turn."""
+    return f"{turn} < {end}" if lanes == "LANES" else f"t.rank < {lanes} && {turn} < {end}"
+
+
+def _together(statement: ast.stmt) -> bool:
+    """Whether the lanes converge in a statement of a turn."""
+    calls = {called(each) for each in ast.walk(statement) if isinstance(each, ast.Call)}
+    return bool(calls & {"add_tally", "emit", "emit_fresh", "spread"})
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:

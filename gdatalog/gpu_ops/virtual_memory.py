@@ -44,16 +44,20 @@ class _Access(ctypes.Structure):
 
 class VirtualMemory(DriverLibrary):
     """Allocates and maps pages of GPU `number`, with the driver's library. `page`: the bytes of a
-    page."""
+    page; `host`: whether some of them are in the host's memory."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number, "pages of an index")
+    def __init__(self, number: int, host: bool) -> None:
+        super().__init__(number, "pages of an index" if host else "memory that grows")
         self._on_device = _Location(ON_DEVICE, number)
-        node = ctypes.c_int()
-        self.call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
-        self._on_host = _Location(ON_HOST_NODE, max(0, node.value))
+        self._kinds, locations = [True], [self._on_device]
+        if host:
+            node = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
+            self._on_host = _Location(ON_HOST_NODE, max(0, node.value))
+            self._kinds, locations = [False, True], [self._on_device, self._on_host]
+        self._readers = [number, *([] if host else self._peers(number))]
         self.page = PAGE
-        for location in (self._on_device, self._on_host):
+        for location in locations:
             found = ctypes.c_size_t()
             properties = ctypes.byref(self._properties(location))
             self.call("cuMemGetAllocationGranularity", ctypes.byref(found), properties, 0)
@@ -61,16 +65,28 @@ class VirtualMemory(DriverLibrary):
 
     def try_out(self) -> None:
         """Raises `Refused` if a page of each kind cannot be mapped side by side."""
-        address, handles = self.reserved(2 * self.page), []
+        count, handles = len(self._kinds), list[int]()
+        address = self.reserved(count * self.page)
         try:
-            handles = [self.created(False)]
-            handles.append(self.created(True))
+            for on_device in self._kinds:
+                handles.append(self.created(on_device))
             self.map(address, handles)
-            self.unmap(address, 2)
+            self.unmap(address, count)
         finally:
             for handle in handles:
                 self.release(handle)
-            self.free(address, 2 * self.page)
+            self.free(address, count * self.page)
+
+    def _peers(self, number: int) -> list[int]:
+        """Other GPUs that can read the memory of this one."""
+        count, found = ctypes.c_int(), list[int]()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        for other in range(count.value):
+            can = ctypes.c_int()
+            if other != number:
+                self.call("cuDeviceCanAccessPeer", ctypes.byref(can), other, number)
+            found += [other] * can.value
+        return found
 
     def reserved(self, size: int) -> int:
         """Reserves a range of addresses."""
@@ -78,24 +94,24 @@ class VirtualMemory(DriverLibrary):
         self.call("cuMemAddressReserve", ctypes.byref(found), size, self.page, 0, 0)
         return int(found.value)
 
-    def created(self, on_device: bool) -> int:
-        """Allocates a page, without mapping it."""
-        found = ctypes.c_uint64()
+    def created(self, on_device: bool, pages: int = 1) -> int:
+        """Allocates pages, without mapping them."""
+        found, size = ctypes.c_uint64(), pages * self.page
         properties = self._properties(self._on_device if on_device else self._on_host)
-        self.call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
+        self.call("cuMemCreate", ctypes.byref(found), size, ctypes.byref(properties), 0)
         return int(found.value)
 
-    def map(self, address: int, handles: Sequence[int]) -> None:
-        """Maps pages to consecutive addresses from `address` on; all of them, or none if it
-        fails."""
-        done = 0
+    def map(self, address: int, handles: Sequence[int], pages: int = 1) -> None:
+        """Maps what was allocated, of so many pages each, to consecutive addresses from `address`
+        on; all of it, or nothing if it fails."""
+        done, size = 0, pages * self.page
         try:
             for at, handle in enumerate(handles):
-                self.call("cuMemMap", address + at * self.page, self.page, 0, handle, 0)
-                done += 1
-            access = _Access(self._on_device, READ_WRITE)
-            size = len(handles) * self.page
-            self.call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
+                self.call("cuMemMap", address + at * size, size, 0, handle, 0)
+                done += pages
+            readers = [_Access(_Location(ON_DEVICE, at), READ_WRITE) for at in self._readers]
+            access = (_Access * len(readers))(*readers)
+            self.call("cuMemSetAccess", address, len(handles) * size, access, len(readers))
         except BaseException:
             if done:
                 with unless_refused():
@@ -121,11 +137,11 @@ class VirtualMemory(DriverLibrary):
         return _Properties(kind=PINNED, location=location)
 
 
-def opened(number: int) -> VirtualMemory | None:
+def opened(number: int, host: bool) -> VirtualMemory | None:
     """The virtual memory of a GPU; None if it cannot be used. Raises `MemoryError` if the GPU is
     full."""
     try:
-        memory = VirtualMemory(number)
+        memory = VirtualMemory(number, host)
         with memory.current():
             memory.try_out()
     except (OSError, Refused):

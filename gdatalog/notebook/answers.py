@@ -65,7 +65,7 @@ def _answer(execution: Execution, given: Namespace) -> tuple[list[Result], list[
     limit: int | None = given.limit
     for ask in _asks(execution, given.name is not None, given.quiet):
         directive = ask.directive
-        result = answer(execution, ask.name, None if directive else limit)
+        result = answer(execution, ask.name, None if directive else limit, cut=ask.cut)
         if directive is None or to_stdout(directive):
             results.append(limited(result, limit))
         elif directive.kind == "printsize":

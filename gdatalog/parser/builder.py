@@ -161,6 +161,32 @@ def call(parts: Parts) -> s.Expr:
     return s.FunctionCall(token.value, args, span, columns)
 
 
+def window(parts: Parts) -> s.Window:
+    args, columns = arguments(parts[2:-2:2])
+    if columns:
+        message = "the arguments of a function have no names"
+        raise ParseError(message, columns[0].span, hint="give them by their place")
+    partition, keys = parts[-2]
+    span = Span(parts[0].source, parts[0].start, parts[-1].end)
+    return s.Window(parts[0].value, args, tuple(partition), tuple(keys), span)
+
+
+def over(parts: Parts) -> tuple[list[s.Expr], list[tuple[str, s.Expr]]]:
+    parted, keys = (
+        [kept for token, kept in parts if (token.type == "PARTITION") == is_partition]
+        for is_partition in (True, False)
+    )
+    return (parted[0] if parted else []), (keys[0] if keys else [])
+
+
+def partition(parts: Parts) -> tuple[Token, list[s.Expr]]:
+    return parts[0], [value(part) for part in parts[2::2]]
+
+
+def by(parts: Parts) -> tuple[Token, list[tuple[str, s.Expr]]]:
+    return parts[0], parts[1::2]
+
+
 def named(parts: Parts) -> Named:
     return Named(variable(parts), value(parts[2]))
 
@@ -260,7 +286,45 @@ def rule(parts: Parts) -> s.Rule:
 
 
 def query(parts: Parts) -> s.Query:
-    return s.Query(literal(parts[1]), parts[0].span.to(parts[1].span))
+    ordering = parts[2] if len(parts) > 2 else None
+    return s.Query(literal(parts[1]), parts[0].span.to(parts[-1].span), ordering=ordering)
+
+
+def bare_query(parts: Parts) -> s.Query:
+    span = parts[0].span.to(parts[1].span)
+    return s.Query(literal(parts[0]), span, bare=True, ordering=parts[1])
+
+
+def ordering(parts: Parts) -> s.Ordering:
+    first, last = parts[0], parts[-1]
+    keys = first[1] if type(first[0]) is Token and first[0].type == "ORDER" else ()
+    given: dict[str, s.Const | s.Param] = {}
+    for word, bound in parts[1:] if keys else parts:
+        if word.value in given:
+            raise ParseError(f"`{word.value}` is given twice", word.span, hint="leave one out")
+        given[word.value] = bound
+    end = last[1][-1][1] if last is first and keys else last[1]
+    return s.Ordering(
+        tuple(keys), given.get("limit"), given.get("offset"), first[0].span.to(end.span)
+    )
+
+
+def order(parts: Parts) -> tuple[Token, list[tuple[str, s.Expr]]]:
+    return parts[0], parts[2::2]
+
+
+def key(parts: Parts) -> tuple[str, s.Expr]:
+    return parts[1].value if len(parts) > 1 else "asc", value(parts[0])
+
+
+def bound(parts: Parts) -> tuple[Token, s.Const | s.Param]:
+    word, token = parts
+    if token.type == "PARAM":
+        return word, param([token])
+    if type(token.value) is not int:
+        message = f"`{word.value}` takes a whole number"
+        raise ParseError(message, token.span, hint=f"as in {word.value} 10")
+    return word, constant([token])
 
 
 def names(parts: Parts) -> list[Token]:

@@ -24,7 +24,7 @@ class Parenthesised:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """`column = value`, an argument of a head."""
+    """`column = value`, an argument of an atom or a head."""
 
     column: s.Var
     value: s.Expr
@@ -57,8 +57,8 @@ def value(read: Any) -> s.Expr:
             )
     elif kind is s.FunctionCall:
         if read.columns:
+            hint = "columns are named in atoms and heads: p(x, total = sum(y)) <- R(id = x, n = y)."
             message = "the arguments of a function have no names"
-            hint = "columns are named in the head of a rule: p(x, total = sum(y)) <- ..."
             raise ParseError(message, read.columns[0].span, hint=hint)
         if read.name == "autoinc" and not read.args:
             hint = "number the rows in the data, before they are loaded"

@@ -11,7 +11,7 @@ import re
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
-from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
+from gdatalog.parser.words import AGGREGATES, INFIX_WORDS, column_name
 from gdatalog.values import constant_text, is_list, quoted, shown_name
 
 Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
@@ -33,13 +33,25 @@ def format_node(node: Node) -> str:
             text = _literal(body)
             # `--` at the start of a statement is an error: it looks like an SQL comment.
             bare = text.replace("--", "- -", 1) if text.startswith("--") else text
-            return f"{bare}." if node.bare else f"?- {text}."
+            order = "" if node.ordering is None else _ordering(node.ordering)
+            return f"{bare}{order}." if node.bare else f"?- {text}{order}."
         case s.Column():
-            return f"{node.name}: {node.type_name}"
+            return f"{column_name(node.name)}: {node.type_name}"
         case s.Decl() | s.TypeDecl() | s.Directive() | s.Include() | s.Pragma() | s.PlanHint():
             return _directive(node)
         case _:
             return _literal(node) if isinstance(node, s.Literal) else _value(node)
+
+
+def _ordering(ordering: s.Ordering) -> str:
+    keys = _keys(ordering.rest)
+    text = f" order by {keys}" if keys else ""
+    text += "" if ordering.limit is None else f" limit {_value(ordering.limit)}"
+    return text + ("" if ordering.offset is None else f" offset {_value(ordering.offset)}")
+
+
+def _keys(keys: tuple[tuple[str, s.Expr], ...]) -> str:
+    return ", ".join([_value(key) + " desc" * (word == "desc") for word, key in keys])
 
 
 def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
@@ -79,13 +91,23 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
+        case s.Window(name, args, partition, keys):
+            inside = [_list(args)] if args else []
+            inside += [f"partition by {_list(partition)}"] if partition else []
+            inside += [f"{'by' if name == 'top' else 'order by'} {_keys(keys)}"] if keys else []
+            return f"{name}({' '.join(inside)})", _WHOLE
         case s.Cast(operand, type_name):
             return f"as({_value(operand)}, {type_name})", _WHOLE
         case s.Aggregate(kind, targets, body):
             before = " ".join([kind, ", ".join(map(_target, targets))]).rstrip()
             return f"{before} : {{ {_literal(body)} }}", _WHOLE
-        case s.HeadAggregate(kind, targets):
-            return f"{kind}({_list(targets)})", _WHOLE
+        case s.HeadAggregate(kind, targets, _, parted, down):
+            at, end = len(targets) - parted - len(down), len(targets) - len(down)
+            words = ["desc" if turn else "asc" for turn in down]
+            keys = tuple(zip(words, targets[end:], strict=True))
+            if not parted and not down:
+                return f"{kind}({_list(targets)})", _WHOLE
+            return _tightness(s.Window(kind, targets[:at], targets[at:end], keys))
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")
@@ -110,7 +132,7 @@ def _literal(node: s.Literal) -> str:
             places = len(args) - len(node.columns)
             named = zip(node.columns, args[places:], strict=True)
             shown = [_list(args[:places])] if places else []
-            shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
+            shown += [f"{column_name(column.name)} = {_value(arg)}" for column, arg in named]
             return f"{name}({', '.join(shown)})"
         case s.Compare(first, ((op, s.Values() as many),)):
             return ", ".join([f"{_value(first)} {op} {_value(c)}" for c in many.constants()])

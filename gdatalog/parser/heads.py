@@ -11,7 +11,11 @@ from gdatalog.parser.tokens import Token
 
 
 def statement(read: Any, bare: bool) -> s.Statement:
-    """Converts a parsed statement. A body alone is a fact or, if `bare`, a query."""
+    """Converts a parsed statement. A body alone is a fact or, if `bare`, a query; a fact names no
+    columns, so an atom that does asks."""
+    if isinstance(read, s.Query) and read.bare and not bare:
+        hint = "begin with `?-`: only the answer of a query has an order"
+        raise ParseError("this is not a query", read.span, hint=hint)
     if isinstance(read, s.Statement):
         return read
     span = read.span
@@ -19,7 +23,10 @@ def statement(read: Any, bare: bool) -> s.Statement:
         return s.Rule(_facts(heads(read, None)), None, span)
     body = literal(read)
     items = body.items if isinstance(body, s.And) else (body,)
-    if all(isinstance(item, s.Atom) and all(map(_ground, item.args)) for item in items):
+    if all(
+        isinstance(item, s.Atom) and not item.columns and all(map(_ground, item.args))
+        for item in items
+    ):
         facts = tuple([item for item in items if isinstance(item, s.Atom)])
         return s.Rule(_facts(facts), None, span)
     return s.Query(body, span, bare=True)
@@ -84,7 +91,7 @@ def _ground(node: s.Expr) -> bool:
     todo = [node]
     while todo:
         part = todo.pop()
-        if isinstance(part, (s.Var, s.Wildcard, s.Aggregate)):
+        if isinstance(part, (s.Var, s.Wildcard, s.Aggregate, s.Window)):
             return False
         if isinstance(part, s.FunctionCall):
             todo.extend(part.args)

@@ -149,6 +149,24 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
     return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
 
 
+def misplaced_clause(failure: Failure) -> ParseError | None:
+    token = failure.token
+    if token is None or token.type not in (
+        "ORDER",
+        "PARTITION",
+        "BY",
+        "LIMIT",
+        "OFFSET",
+        "DIRECTION",
+    ):
+        return None
+    what = f"{token.value} by" if token.type in ("ORDER", "PARTITION") else token.value
+    hint = "only answers are ordered: write it behind the body of a query, ?- p(x) order by x."
+    if failure.at > 1 and failure.tokens[failure.at - 2].type in ("LIMIT", "OFFSET"):
+        hint = "`order by` comes first, then `limit` and `offset`"
+    return mistake(f"`{what}` does not belong here", token.span, hint)
+
+
 _WORDS = {
     "and": "and is `,`",
     "or": "or is `;`",
@@ -253,6 +271,7 @@ _FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
     lambda failure: sql(failure.tokens),
     directive_mistake,
     brackets,
+    misplaced_clause,
     second_arrow,
     misplaced_colon,
     side_by_side,

@@ -27,7 +27,14 @@ from gdatalog.parser.tokens import (
     string_token,
     timestamp_token,
 )
-from gdatalog.parser.words import INFIX_WORDS, NAMED, find_aggregates, find_prefix_words
+from gdatalog.parser.words import (
+    CLAUSES,
+    INFIX_WORDS,
+    NAMED,
+    find_aggregates,
+    find_clauses,
+    find_prefix_words,
+)
 from gdatalog.records import dataclass
 
 NESTING = 200  # maximum depth of brackets and of nodes
@@ -115,6 +122,8 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
                     kind = "NAME"
                 elif kind == "NAME":
                     words = True
+            elif value in CLAUSES:
+                words = True
         elif kind == "PUNCTUATION":
             kind = _TYPES.get(word, "DOT")
             if kind == "DOT":
@@ -220,6 +229,7 @@ def _done(
         elif stop == "end":
             stop = "directive"
     elif words:
+        find_clauses(tokens)
         find_aggregates(tokens)
         find_prefix_words(tokens)
     if cautions:

@@ -60,8 +60,8 @@ _BETWEEN = {
     "like": 'write contains("part", x), or match("regular expression", x)',
     "ilike": 'write contains("part", lower(x))',
     "between": "comparisons chain: 1 <= x <= 3",
-    "limit": "an answer has all rows; in Python, `limit=10` returns the first ones",
-    "order": "an answer is a set; in Python, `.sorted()` and `.df(sort=True)` sort it",
+    "limit": "a number or a parameter follows, as in ?- p(x) order by x limit 10.",
+    "order": "`by` and columns follow, as in ?- p(x) order by x desc.",
     "group": "the other columns of the head are the group: n(x, count()) <- e(x, _).",
     "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
     "as": "name a value by `=`: z = y + 1",
@@ -75,7 +75,7 @@ _BEFORE = {
     "all": "say that there is no counterexample: !(p(y), !q(y))",
     "for": "a variable takes every value for which the body holds",
     "let": "name a value by `=`: z = y + 1",
-    "limit": "in Python, `query(..., limit=5)`; in a program, `.limitsize p(n=5)`",
+    "limit": "it is the end of a query: ?- p(x) order by x limit 10.",
     "distinct": "a relation has no duplicates; `count_distinct(x)` counts different values",
 }
 

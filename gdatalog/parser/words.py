@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from gdatalog.errors import UsageError
 from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
+from gdatalog.values import quoted
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
+CLAUSES = frozenset({"order", "partition", "by", "limit", "offset"})
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 # Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
@@ -43,6 +46,11 @@ def check_relation_name(name: object) -> None:
     if _NAME.fullmatch(other) and other not in RESERVED:
         hint += f": {other!r}"
     raise UsageError(f"not a relation's name: {name!r}", hint=hint)
+
+
+def column_name(name: str) -> str:
+    """The name of a column as a program writes it: in quotes unless it is a word."""
+    return name if _NAME.fullmatch(name) and name not in RESERVED else quoted(name)
 
 
 def find_aggregates(tokens: list[Token]) -> None:
@@ -100,6 +108,31 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
     tokens[owner].type = "AGGREGATE"
     if tokens[owner + 1].text == "-":
         tokens[owner + 1].type = "SIGN"
+
+
+def find_clauses(tokens: list[Token]) -> None:
+    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g` and `x by y`. They
+    are words where a name can only be a mistake: `by` or a number follows, or they stand between
+    values.
+    """
+    ordered = False
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if token.type != "NAME":
+            continue
+        behind = before is not None and before.type in ENDS_OPERAND | {"DIRECTION"}
+        if after is not None and after.type == "NAME" and after.value == "by":
+            if token.value in ("order", "partition"):
+                token.type, after.type, ordered = token.value.upper(), "BY", True
+        elif behind and after is not None and token.value in ("limit", "offset"):
+            if after.type in ("NUMBER", "PARAM"):
+                token.type = token.value.upper()
+        elif behind and token.value == "by" and after and after.type in STARTS_OPERAND:
+            token.type, ordered = "BY", True
+        elif behind and ordered and token.value in ("asc", "desc"):
+            token.type = "DIRECTION"
+    for before, token in pairwise(tokens):
+        if before.type == "BY" and token.text == "-":
+            token.type = "SIGN"
 
 
 def find_prefix_words(tokens: list[Token]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.records import dataclass
 
-_TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]",
+_TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint16": "u16[]", "uint32": "u32[]",
           "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
 
 

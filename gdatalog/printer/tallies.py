@@ -26,7 +26,7 @@ from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
 from gdatalog.printer.nest_state import OVERFLOW, CountTable
 
-SHORT = 1 << 31  # limit of counts in 32 bits
+SHORTEST, SHORT = 1 << 16, 1 << 31  # limits of counts in 16 and 32 bits
 
 
 def print_tally(here: Point, step: Tally) -> None:
@@ -36,8 +36,8 @@ def print_tally(here: Point, step: Tally) -> None:
     number = len(nest.tables)
     counts, values = None, None
     if nest.tile:  # narrow types take less memory traffic
-        short = not nest.modular and _most_matches(nest, step) < SHORT
-        counts = "int32" if short else None
+        most = inf if nest.modular else _most_matches(nest, step)
+        counts = "uint16" if most < SHORTEST else "int32" if most < SHORT else None
         values = nest.arguments.width((level,))
     table = leaf.table = CountTable(
         nest.arguments.scratch(f"tally{number}", "tally", (level,), dtype=counts),

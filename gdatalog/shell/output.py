@@ -168,8 +168,9 @@ class Output:
 
 
 def _sorted(result: Result) -> Result:
-    """Sorts symbols by value, for text output. Other types are in the order of values already."""
-    return result.sorted() if "symbol" in result.dtypes else result
+    """Sorts symbols by value, for text output, unless a query has ordered the rows. Other types are
+    in the order of values already."""
+    return result.sorted() if "symbol" in result.dtypes and not result.ordered else result
 
 
 def _markdown(result: Result) -> Iterator[str]:

@@ -201,7 +201,8 @@ def answer_all(
         title = "query" if ask.name.startswith("?") else ask.name
         try:
             with line(title):
-                result = answer(execution, ask.name, None if ask.directive else output.limit)
+                limit = None if ask.directive else output.limit
+                result = answer(execution, ask.name, limit, cut=ask.cut)
                 len(result)  # include its evaluation in the time
             time = took(perf_counter() - started, execution.done_by(before))
             if shows or not _to_stdout(ask, execution):

@@ -1,8 +1,9 @@
 """A table on its way out: pandas, Arrow, polars, NumPy, CuPy, or Python rows.
 
-The dtypes follow from the types alone, so an empty table has them too: int64, float64, bool,
-`str` (pandas' string dtype), datetime64[ns, UTC]. Python rows hold ints, floats, strs, bools,
-and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut them off.
+The dtypes are those of the columns' kinds (`kinds.py`). Without one they follow from the types, so
+an empty table has them too: int64, float64, bool, `str` (pandas' string dtype), datetime64[ns,
+UTC], timedelta64[ns], objects for dates. Python rows hold ints, floats, strs, bools, dates, and
+pandas Timestamps and Timedeltas: Python's own have no nanoseconds, and would cut them off.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
 from gdatalog.storage.imported_later import pa
+from gdatalog.storage.kinds import UTC, Kind, arrow_type_of, numpy_dtype_of
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
 from gdatalog.values import TypeName
 
@@ -37,8 +38,8 @@ def to_arrow(table: Table) -> pa.Table:
         return pa.Table.from_batches([empty], empty.schema)
     fields = []
     arrays = []
-    for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
-        values = _arrow_column(kind, column)
+    for name, (found, column, kind) in zip(table.names, table.leaving, strict=True):
+        values = _arrow_column(found, column, kind)
         fields.append(pa.field(name, values.type, nullable=False))
         arrays.append(values)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
@@ -49,7 +50,20 @@ def arrow_room(length: int, dtype: np.dtype[np.generic]) -> Array:
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype=dtype)
 
 
-def _arrow_column(kind: TypeName, column: Column) -> pa.Array:
+def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> pa.Array:
+    """A column with the Arrow type of its kind, or of its type."""
+    wanted = None if kind is None else arrow_type_of(kind)
+    if wanted is not None and pa.types.is_dictionary(wanted):
+        inner = Kind("", None if kind is None else kind.zone, wanted.value_type)
+        coded = _arrow_column(found, column, inner).dictionary_encode()
+        return coded.cast(pa.dictionary(wanted.index_type, wanted.value_type, wanted.ordered))
+    values = _own_column(found, column)
+    if wanted is None or values.type == wanted:
+        return values
+    return values.cast(wanted)
+
+
+def _own_column(kind: TypeName, column: Column) -> pa.Array:
     if isinstance(column, TextColumn):
         if len(column) == 0:
             return pa.array([], pa.string())
@@ -64,6 +78,10 @@ def _arrow_column(kind: TypeName, column: Column) -> pa.Array:
         return _taken(texts, column.codes, offsets)
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
+    if kind == "date":
+        return pa.array(column.astype(np.int32)).cast(pa.date32())
+    if kind == "duration":
+        return pa.array(column).cast(pa.duration("ns"))
     return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
@@ -92,9 +110,14 @@ def to_pandas(table: Table, *, given: bool = False) -> pd.DataFrame:
 
     if not table.columns:
         return pd.DataFrame(index=pd.RangeIndex(table.length))
-    series = [_pandas_column(kind, column, not given) for kind, column in table.typed]
+    series = [
+        _pandas_column(found, column, not given)
+        if kind is None
+        else pandas_column(found, column, kind)
+        for found, column, kind in table.leaving
+    ]
     frame = pd.DataFrame(dict(enumerate(series)), copy=False)
-    frame.columns = pd.Index(list(table.names), dtype="object")
+    frame.columns = pd.Index(list(table.names))
     return frame
 
 
@@ -104,11 +127,55 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
 
     if isinstance(column, TextColumn):
         mapped = {pa.string(): _str_dtype()}
-        found: pd.Series = _arrow_column(kind, column).to_pandas(types_mapper=mapped.get)
+        found: pd.Series = _own_column(kind, column).to_pandas(types_mapper=mapped.get)
         return found
     if kind == "timestamp":
         return pd.Series(column.view("datetime64[ns]"), copy=copy).dt.tz_localize("UTC")
+    if kind == "date":  # pandas has no dtype for dates
+        return pd.Series(column.astype("datetime64[D]").astype(object), dtype=object)
+    if kind == "duration":
+        return pd.Series(column.view("timedelta64[ns]"), copy=copy)
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
+
+
+def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
+    """A Series of the dtype that the column had when it was loaded."""
+    import pandas as pd
+
+    dtype = kind.dtype
+    categories = getattr(dtype, "categories", None)
+    if categories is not None:
+        return _categorical(found, column, kind)
+    if isinstance(dtype, pa.DataType):
+        if pa.types.is_dictionary(dtype):
+            inner = pandas_column(found, column, Kind("", kind.zone, dtype.value_type))
+            return inner.astype(pd.CategoricalDtype(ordered=dtype.ordered))
+        wanted = numpy_dtype_of(kind)
+    else:
+        wanted = dtype
+    if found == "date" and isinstance(wanted, np.dtype):
+        wanted = None
+    series = _pandas_column(found, column, True)
+    if kind.zone is not None:
+        zone = kind.zone
+        series = series.dt.tz_convert(zone) if zone else series.dt.tz_localize(None)
+        if isinstance(wanted, np.dtype) and wanted.kind == "M":
+            made: pd.Series = series.dt.as_unit(np.datetime_data(wanted)[0])
+            return made
+    return series if wanted is None else series.astype(wanted)
+
+
+def _categorical(found: TypeName, column: Column, kind: Kind) -> pd.Series:
+    """A categorical Series; values that are no categories yet follow these."""
+    import pandas as pd
+
+    dtype = kind.dtype
+    inner = Kind("", kind.zone, dtype.categories.dtype)
+    values = pandas_column(found, column, inner)
+    more = values[~values.isin(dtype.categories)].drop_duplicates()
+    if len(more):
+        dtype = pd.CategoricalDtype(dtype.categories.append(pd.Index(more)), dtype.ordered)
+    return values.astype(dtype)
 
 
 def _str_dtype() -> ExtensionDtype:
@@ -140,33 +207,46 @@ def to_polars(table: Table) -> pl.DataFrame:
 
     if not table.columns:
         return pl.DataFrame(height=table.length)
-    frame = pl.from_arrow(to_arrow(table), rechunk=False)
+    given = to_arrow(table)
+    for at, field in enumerate(given.schema):
+        if str(getattr(field.type, "tz", None) or "")[:1] in ("+", "-"):  # polars has names only
+            named = pa.timestamp(field.type.unit, UTC)
+            given = given.set_column(at, field.with_type(named), given.column(at).cast(named))
+    frame = pl.from_arrow(given, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
 def to_numpy(table: Table) -> Array:
     """A structured array: a field for each column, texts and times as objects and datetime64."""
-    formats: dict[TypeName, DTypeLike] = {**DTYPES, "symbol": object, "timestamp": "datetime64[ns]"}
-    fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
-    found: Array = np.empty(table.length, dtype=fields)
-    for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
-        found[name] = numpy_column(kind, column)
-    return found
+    columns = [numpy_column(*each) for each in table.leaving]
+    fields = [(name, column.dtype) for name, column in zip(table.names, columns, strict=True)]
+    made: Array = np.empty(table.length, dtype=fields)
+    for name, column in zip(table.names, columns, strict=True):
+        made[name] = column
+    return made
 
 
-def numpy_column(kind: TypeName, column: Column) -> Array:
-    """A column as a NumPy array of int64, float64, bool, objects (texts) or datetime64[ns]."""
+def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> Array:
+    """A column as a NumPy array of its kind's dtype, or of int64, float64, bool, objects (texts) or
+    datetime64[ns]."""
     if isinstance(column, TextColumn):
         return column.decode()
-    return column.view("datetime64[ns]") if kind == "timestamp" else column
+    wanted = None if kind is None else numpy_dtype_of(kind)
+    values = column.astype(_TIMES[found]) if found in _TIMES else column
+    return values if wanted is None else values.astype(wanted, copy=False)
+
+
+_TIMES: dict[TypeName, str] = {
+    "timestamp": "datetime64[ns]", "date": "datetime64[D]", "duration": "timedelta64[ns]",
+}  # fmt: skip
 
 
 def to_rows(table: Table) -> list[Row]:
     """One tuple of Python values a row."""
     if not table.columns:
         return [()] * table.length
-    columns = [python_values(kind, column) for kind, column in table.typed]
+    columns = [python_values(*each) for each in table.leaving]
     return list(zip(*columns, strict=True))
 
 
@@ -184,16 +264,22 @@ class _NamedRow(Row):
         return tuple, (tuple(self),)
 
 
-def python_values(kind: TypeName, column: Column) -> list[Any]:
-    """A column as Python values; timestamps as pandas Timestamps in UTC."""
+def python_values(kind: TypeName, column: Column, of: Kind | None = None) -> list[Any]:
+    """A column as Python values; timestamps as pandas Timestamps in the column's zone."""
     if isinstance(column, TextColumn):
         found: list[Any] = column.decode().tolist()
         return found
     if kind == "timestamp":
         import pandas as pd
 
-        return list(pd.DatetimeIndex(column.view("datetime64[ns]"), tz="UTC"))
-    values: list[Any] = column.tolist()
+        zone = UTC if of is None or of.zone is None else of.zone
+        times = pd.DatetimeIndex(column.view("datetime64[ns]"))
+        return list(times.tz_localize(UTC).tz_convert(zone) if zone else times)
+    if kind == "duration":
+        import pandas as pd
+
+        return list(pd.TimedeltaIndex(column.view("timedelta64[ns]")))
+    values: list[Any] = (column.astype("datetime64[D]") if kind == "date" else column).tolist()
     return values
 
 

@@ -19,6 +19,7 @@ from gdatalog.storage.cells import cells_column
 from gdatalog.storage.column_arrays import empty_column
 from gdatalog.storage.column_matching import match_columns
 from gdatalog.storage.columns import column_from, object_column
+from gdatalog.storage.kinds import Kind, kind_of, tidy
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.missing import Mending, Picked, explained
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue
@@ -83,6 +84,7 @@ def table_of_file(raw: Raw, options: LoadOptions) -> Table:
 
 def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
     types: list[TypeName] = []
+    kinds: list[Kind | None] = []
     converted = []
     for name, at, _ in picked:
         if len(raw.columns[at]) != raw.length:
@@ -107,10 +109,20 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
         else:
             kind, values = typed(column, place)
         types.append(kind)
+        kinds.append(_kind(raw, at, kind))
         converted.append(values)
     length = raw.length if mending is None else mending.length
     names = tuple(name for name, _, _ in picked)
-    return Table(names, tuple(types), tuple(converted), length if picked else min(length, 1))
+    rows = length if picked else min(length, 1)
+    return Table(names, tuple(types), tuple(converted), rows, tidy(kinds))
+
+
+def _kind(raw: Raw, at: int, found: TypeName) -> Kind | None:
+    """The kind of a column that is loaded as this type."""
+    table = raw.table
+    if table is not None and table.kinds and table.types[at] == found:
+        return table.kinds[at]
+    return kind_of(raw.columns[at], found) if raw.source == "values" else None
 
 
 def _column(

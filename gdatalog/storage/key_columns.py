@@ -19,6 +19,7 @@ from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.column_arrays import is_borrowed
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
+from gdatalog.storage.kinds import joined
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
@@ -78,8 +79,8 @@ def relation_of_tables(
     left = iter(tables)
     first, second = next(left), next(left, None)
     if second is None:
-        return relation_of_table(first, symbols, ops), first.length
-    names, types = first.names, first.types
+        return relation_of_table(first, symbols, ops).of_kinds(first.kinds), first.length
+    names, types, kinds = first.names, first.types, first.kinds
     account = current_watch().account
     with account.giving_back(LOADING, FILE_TEXTS):
         keys = KeyColumns(len(types))
@@ -87,13 +88,14 @@ def relation_of_tables(
         del first
         while second is not None:
             keys.add(second, symbols)
+            kinds = joined(kinds, second.kinds, names)
             del second
             second = next(left, None)
         columns = keys.finish()
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:  # returns memory that it has freed to the system, for the next table
         arrow.default_memory_pool().release_unused()
-    return Relation.of_blocks(names, types, [columns], keys.rows), keys.rows
+    return Relation.of_blocks(names, types, [columns], keys.rows).of_kinds(kinds), keys.rows
 
 
 def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:

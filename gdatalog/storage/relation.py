@@ -22,6 +22,7 @@ from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.history import History, Version, extended, rows_since, stacked
 from gdatalog.storage.kept import carry, kept_nbytes
 from gdatalog.storage.keys import decode_blocks, narrow
+from gdatalog.storage.kinds import Kinds
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.membership import held_by
 from gdatalog.storage.on_device import KnownRows
@@ -67,6 +68,7 @@ class Relation:
         self.lineage: History[Relation] = ()
         # The rows added to the relation that this one extends; None if it extends none.
         self.news: tuple[Relation, ...] | None = None
+        self.kinds: Kinds = ()  # the dtypes that the columns had when they were loaded
 
     def __len__(self) -> int:
         return self.length
@@ -156,13 +158,22 @@ class Relation:
     def to_table(self, symbols: SymbolTable) -> Table:
         """The decoded rows, in their present order."""
         columns = decode_blocks(self.blocks(), self.types, symbols)
-        return Table(self.columns, self.types, columns, self.length)
+        return Table(self.columns, self.types, columns, self.length, self.kinds)
 
     def renamed(self, columns: Names) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
         other = Relation.over(columns, self.types, self.store)
         other._tries, other._asked, other.statistics = self._tries, self._asked, self.statistics
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
+        other.kinds = self.kinds
+        return other
+
+    def of_kinds(self, kinds: Kinds) -> Relation:
+        """The same rows with columns of these kinds."""
+        if kinds == self.kinds:
+            return self
+        other = self.renamed(self.columns)
+        other.kinds = kinds
         return other
 
     # --------------------------------------------------------------------------- more rows

@@ -8,6 +8,7 @@ import numpy as np
 
 from gdatalog.errors import DataError
 from gdatalog.records import replace
+from gdatalog.storage.kinds import tidy
 from gdatalog.storage.load_options import LoadOptions, TypedColumns
 from gdatalog.storage.table import Table
 
@@ -47,4 +48,5 @@ def with_row_ids(
             (*table.types[:at], "int", *table.types[at:]),
             (*table.columns[:at], numbers, *table.columns[at:]),
             table.length,
+            tidy((*table.kinds[:at], None, *table.kinds[at:])) if table.kinds else (),
         )

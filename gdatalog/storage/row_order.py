@@ -37,7 +37,13 @@ def order_of(
     found: dict[int, bool] = {}
     for at, turn in zip(places, down, strict=True):
         found.setdefault(at, turn)
-    return [*found.items(), *((at, False) for at in range(len(columns)) if at not in found)]
+    return completed(tuple(found.items()), len(columns))
+
+
+def completed(order: Order, columns: int) -> Order:
+    """The order, with the other columns to break ties."""
+    found = dict(order)
+    return [*found.items(), *((at, False) for at in range(columns) if at not in found)]
 
 
 def place_of(columns: Sequence[str], name: str) -> int:

@@ -2,8 +2,9 @@
 
 Readers and data frames make tables, from which relations are made; results become tables, which
 writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
-float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
-`TextColumn`. Input arrays may have similar types; a value that does not fit raises an error.
+float, bool for bool, int64 for nanoseconds since 1970 (UTC) of timestamp, nanoseconds of duration,
+and days since 1970 of date; a symbol column is a `TextColumn`. Input arrays may have similar types;
+a value that does not fit raises an error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.imported_later import pa
+from gdatalog.storage.kinds import Kind, Kinds
 from gdatalog.values import TypeName
 
 Array = NDArray[Any]
@@ -87,23 +89,30 @@ DTYPES: dict[TypeName, np.dtype[np.generic]] = {
     "int": np.dtype(np.int64),
     "float": np.dtype(np.float64),
     "bool": np.dtype(np.bool_),
-    "timestamp": np.dtype(np.int64),
+    **dict.fromkeys(("timestamp", "date", "duration"), np.dtype(np.int64)),
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of one length; `length` is the number of rows, for tables without columns."""
+    """Columns of one length; `length` is the number of rows, for tables without columns. `kinds`:
+    the dtypes that the columns had when they were loaded; empty: none is kept."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
     columns: tuple[Column, ...]
     length: int
+    kinds: Kinds = ()
 
     @property
     def typed(self) -> Iterator[tuple[TypeName, Column]]:
         """The type of each column, and the column."""
         return zip(self.types, self.columns, strict=True)
+
+    @property
+    def leaving(self) -> Iterator[tuple[TypeName, Column, Kind | None]]:
+        """The type of each column, the column, and its kind."""
+        return zip(self.types, self.columns, self.kinds or [None] * len(self.types), strict=True)
 
     def only(self, places: Sequence[int]) -> Table:
         """Some of the columns."""
@@ -112,6 +121,7 @@ class Table:
             tuple(self.types[at] for at in places),
             tuple(self.columns[at] for at in places),
             self.length,
+            tuple(self.kinds[at] for at in places) if self.kinds else (),
         )
 
     def take(self, rows: Array) -> Table:
@@ -120,7 +130,7 @@ class Table:
             column.take(rows) if isinstance(column, TextColumn) else column[rows]
             for column in self.columns
         )
-        return Table(self.names, self.types, columns, len(rows))
+        return Table(self.names, self.types, columns, len(rows), self.kinds)
 
 
 # Sets of texts as bytes: the texts of a large file, and of a database that has read one.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.arena import Arena
 from gdatalog.gpu_ops.array_module import ArrayModule
 from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.cupy_kernel import Resources
@@ -22,7 +23,7 @@ from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import CURRENT, ndarray, waits, working_on
 from tests.cuda_host.stand_in import own_module, xp
 
-_KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
+_KERNEL = re.compile(r"\bKERNEL(?:_OF_BLOCKS\(\d+,|\()\s*(\w+)\s*\)\s*\(")
 _MOST_THREADS = 1 << 22
 PAGE = 512  # bytes of a page
 # `fibers.cpp` runs one launch at a time.
@@ -92,7 +93,21 @@ class HostKernel:
     def packed(self, args: Sequence[Any]) -> Sequence[Any]:
         return args
 
-    def launch(self, blocks: int, threads: int, args: Sequence[Any], gaps: bool = False) -> None:
+    @property
+    def room(self) -> tuple[int, int, int]:
+        return self.driver.room, 192, self.driver.blocks
+
+    def enlarge(self, shared: int) -> None:
+        self._check(shared <= self.driver.room, f"{shared} bytes of shared memory")
+
+    def launch(
+        self,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any],
+        gaps: bool = False,
+        shared: int = 0,
+    ) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
         self._check(0 < threads <= 1024, f"{threads} threads in a block")
         self._check(blocks * threads <= _MOST_THREADS, "more threads than can be tested")
@@ -305,6 +320,7 @@ class HostDriver:
         self.yields = 0.25
         self.accesses = 0.02
         self.blocks = blocks
+        self.room = 40 << 10  # bytes of shared memory that a block may ask for
         self.step = 100
         self.patience = 20_000_000
         self.seconds = 60.0
@@ -319,6 +335,8 @@ class HostDriver:
         self.passed = self.switches = 0
         self.copies = HostCopies(self, seed)
         self.virtual = pages.HostMemory(PAGE)
+        memory = pages.GuardedMemory()
+        self.arena: Arena | None = Arena(memory, self.memory, pages.array, lambda: self.relief())
 
     def copier(self) -> HostCopies:
         return self.copies
@@ -425,7 +443,9 @@ class HostDriver:
         return self.memory
 
     def release(self) -> None:
-        """NumPy's memory is let go of at once."""
+        """NumPy's memory is let go of at once; not that of the arena."""
+        if self.arena is not None:
+            self.arena.release()
 
     def queue(self, run: Queued) -> None:
         """Runs this now; with `polls`, when somebody waits."""
@@ -471,6 +491,11 @@ class HostDriver:
             self.pending, self.polls = held, polls
 
         return lambda: self.queue(repeat)
+
+    def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
+        """One after the other, in an order that the seed says."""
+        for launch in random.Random(self.seed).sample(branches, len(branches)):
+            launch()
 
     def reader(self, arrays: Sequence[Any]) -> HostReader:
         return HostReader(self, arrays)

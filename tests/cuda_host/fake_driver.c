@@ -21,6 +21,7 @@ static int length = 0;
 #define TELL(...) (length += snprintf(told + length, sizeof told - length, __VA_ARGS__))
 
 const char *said(void) { return told; }
+void again(void) { next = 7; } /* there is memory */
 int cuCtxGetCurrent(void **found) { *found = current; return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return 0; }
 int cuDevicePrimaryCtxRetain(void **found, int device) {
@@ -31,6 +32,11 @@ int cuCtxSynchronize(void) { TELL("settle %p\n", current); return current ? 0 : 
 int cuDeviceGetAttribute(int *found, int attribute, int device) {
     *found = attribute == 134 ? -1 : 0;
     return device != 1;
+}
+int cuDeviceGetCount(int *found) { *found = 3; return 0; }
+int cuDeviceCanAccessPeer(int *found, int device, int other) { /* 2 cannot */
+    *found = device == 0;
+    return device == other;
 }
 int cuMemGetAllocationGranularity(size_t *found, const Properties *asked, int option) {
     *found = asked->location.type == 1 ? 1 << 22 : 4096;
@@ -58,8 +64,9 @@ int cuMemMap(uint64_t at, size_t size, size_t offset, uint64_t handle, uint64_t 
     return offset || flags || !at || handle == 99;
 }
 int cuMemSetAccess(uint64_t at, size_t size, const Access *asked, size_t count) {
-    TELL("access %zu for %d %d: %d\n", size, asked->location.type, asked->location.id,
-         asked->flags);
-    return count != 1 || !at;
+    for (size_t i = 0; i < count; i++)
+        TELL("access %zu for %d %d: %d\n", size, asked[i].location.type, asked[i].location.id,
+             asked[i].flags);
+    return !count || !at;
 }
 int cuMemUnmap(uint64_t at, size_t size) { TELL("unmap %zu\n", size); return !at; }

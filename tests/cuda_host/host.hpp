@@ -5,6 +5,7 @@
 #pragma once
 
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef int i32;
 typedef unsigned int u32;
 typedef long long i64;
@@ -49,7 +50,9 @@ double floor(double), ceil(double), sqrt(double), trunc(double);
 // Not inlined: who meets in a collective is told by the calls that led there.
 #define DEVICE [[maybe_unused]] __attribute__((noinline)) static
 #define APART DEVICE
+#define METHOD GD_AT_ONCE
 #define KERNEL(name) [[maybe_unused]] __attribute__((noinline)) static void name
+#define KERNEL_OF_BLOCKS(blocks, name) KERNEL(name)
 #define RESTRICT
 
 template <class T>
@@ -95,6 +98,8 @@ struct Array<const T> {
         (T*)gd_shared(&gd_key_of_##name, (i64)sizeof(T) * (count), #name), (count), #name     \
     }
 
+#define ROOM(T, name, count) SHARED(T, name, count)
+
 template <class T>
 DEVICE Array<T> slice(Array<T> array, i64 start, i64 length) {
     if (start < 0 || length < 0 || start > array.length || length > array.length - start)
@@ -119,6 +124,11 @@ struct Bytes {
 };
 template <class T>
 DEVICE Array<T> array_of(Bytes bytes) {
+    return {(T*)bytes.data, bytes.length / (i64)sizeof(T), bytes.name};
+}
+
+template <class T>
+DEVICE Array<T> array_of(Array<u8> bytes) {
     return {(T*)bytes.data, bytes.length / (i64)sizeof(T), bytes.name};
 }
 
@@ -204,6 +214,7 @@ DEVICE int lowest_bit(u64 word) { return __builtin_ffsll((i64)word) - 1; }
         gd_atomic_end();                                             \
         return old;                                                  \
     }
+GD_ATOMIC(u16, atomic_add, 0, (u32)old + (u32)by)
 GD_ATOMIC(i32, atomic_add, 0, (u32)old + (u32)by)
 GD_ATOMIC(u32, atomic_add, 0, old + by)
 GD_ATOMIC(i64, atomic_add, 0, (u64)old + (u64)by)
@@ -295,6 +306,7 @@ struct GdParameter<Bytes> {
         }                                                                        \
     };
 GD_ELEMENT(u8, "u1")
+GD_ELEMENT(u16, "u2")
 GD_ELEMENT(i32, "i4")
 GD_ELEMENT(u32, "u4")
 GD_ELEMENT(i64, "i8")

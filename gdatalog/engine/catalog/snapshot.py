@@ -76,4 +76,4 @@ class Catalog:
 
 
 def schema_of(name: str, relation: Relation) -> Schema:
-    return Schema(name, relation.columns, relation.types)
+    return Schema(name, relation.columns, relation.types, kinds=relation.kinds)

@@ -89,10 +89,11 @@ class Outline:
 
 
 def nodes_of(statement: Statement) -> list[Node]:
-    """The heads and the body of a rule, or the body of a query."""
+    """The heads and the body of a rule, or the body of a query and its limits."""
     heads = statement.heads if isinstance(statement, Rule) else ()
     body = statement.body if isinstance(statement, Rule | Query) else None
-    return [*heads, *([] if body is None else [body])]
+    bounds = statement.bounds if isinstance(statement, Query) else ()
+    return [*heads, *([] if body is None else [body]), *bounds]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
 from gdatalog.parser.fact_statements import last_name
-from gdatalog.planner.check import Checked, CheckedQuery, Stratum
+from gdatalog.planner.check import AnswerCut, Checked, CheckedQuery, Stratum
 from gdatalog.planner.check.statements import names_of
 from gdatalog.planner.check.validity import VALID, Validity
 from gdatalog.planner.check.walk import walk
@@ -92,10 +92,12 @@ class Demanded:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request of a program: an output, a printsize or a query."""
+    """One request of a program: an output, a printsize or a query, of which some rows may be asked
+    for."""
 
     name: str
     directive: s.Directive | None
+    cut: AnswerCut | None = None
 
 
 class Compiled:
@@ -160,6 +162,11 @@ class Compiled:
         return None
 
     @property
+    def cut(self) -> AnswerCut | None:
+        """The rows that the only query asks for; None: all."""
+        return self.queries[0].cut if self.queries else None
+
+    @property
     def asked(self) -> str:
         """The only relation that a query's text requests."""
         if len(self.queries) > 1:
@@ -197,7 +204,7 @@ def _limit_sizes(directives: Iterable[s.Directive]) -> Mapping[str, int]:
 
 def _asks(program: Program, queries: Iterable[CheckedQuery]) -> list[Ask]:
     """The requests of a text, in order. A repeated directive is one request."""
-    relations = {query.span: query.relation for query in queries}
+    asked = {query.span: query for query in queries}
     found: list[Ask] = []
     done: set[tuple[Any, ...]] = set()
 
@@ -211,7 +218,8 @@ def _asks(program: Program, queries: Iterable[CheckedQuery]) -> list[Ask]:
 
     for statement in program.statements:
         if isinstance(statement, s.Query):
-            found.append(Ask(relations[statement.span], None))
+            query = asked[statement.span]
+            found.append(Ask(query.relation, None, query.cut))
         elif isinstance(statement, s.Directive) and statement.kind in ("output", "printsize"):
             direct(statement, statement.names)
         elif isinstance(statement, s.Decl):

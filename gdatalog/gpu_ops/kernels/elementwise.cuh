@@ -332,11 +332,3 @@ KERNEL(ranges)(Bytes values, Bytes offsets, Bytes parents, Bytes bounds, ARRAY(i
         lengths[at] = high - low;
     }
 }
-
-// The rows in which tiles begin: cuts[tile] is the row of the tile's first entry, cuts[tiles] the
-// last row.
-KERNEL(partition)(ARRAY(const i64) ends, ARRAY(i64) cuts, i64 rows, i64 size, i64 tiles) {
-#pragma unroll 1
-    for (i64 tile = thread_of_grid(); tile <= tiles; tile += threads_of_grid())
-        cuts[tile] = tile < tiles ? upper_bound(ends, 0, rows, tile * TILE) : rows - 1;
-}

@@ -11,6 +11,7 @@
 #ifndef GD_HOST
 
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef int i32;
 typedef unsigned int u32;
 typedef long long i64;
@@ -18,7 +19,10 @@ typedef unsigned long long u64;
 
 // KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: a kernel that the host launches.
 #define KERNEL(name) extern "C" __global__ void name
+// The same, of 256 threads a block; registers are few enough for so many blocks at once.
+#define KERNEL_OF_BLOCKS(blocks, name) extern "C" __global__ void __launch_bounds__(256, blocks) name
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define APART static __device__ __noinline__
 #define RESTRICT __restrict__
 
@@ -30,6 +34,8 @@ using Array = T*;
 
 // `SHARED(u32, counts, 32);` declares an array in a block's shared memory.
 #define SHARED(T, name, count) __shared__ T name[count]
+// The same for as many entries as the launch has given the block room for.
+#define ROOM(T, name, count) extern __shared__ __align__(16) T name[]
 
 // The part of an array from `start` on; the checked host build enforces `length`.
 template <class T>
@@ -92,6 +98,12 @@ DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
 // Relaxed, unless the name says otherwise. Each returns the old value.
 
 DEVICE i32 atomic_add(i32* a, i64 i, i32 by) { return atomicAdd(a + i, by); }
+// Within the word of 32 bits; a sum must not exceed 16.
+DEVICE u16 atomic_add(u16* a, i64 i, u16 by) {
+    const u64 place = (u64)(a + i);
+    const int shift = (int)(place & 2) * 8;
+    return (u16)(atomicAdd((u32*)(place & ~(u64)3), (u32)by << shift) >> shift);
+}
 DEVICE u32 atomic_add(u32* a, i64 i, u32 by) { return atomicAdd(a + i, by); }
 DEVICE i64 atomic_add(i64* a, i64 i, i64 by) { return (i64)atomicAdd((u64*)(a + i), (u64)by); }
 DEVICE u64 atomic_add(u64* a, i64 i, u64 by) { return atomicAdd(a + i, by); }

@@ -1,4 +1,4 @@
-// Building blocks of a level's expansion: searches in sorted lists, compaction, load balancing.
+// Building blocks of a level's expansion: searches in sorted lists, sums, load balancing.
 #pragma once
 #include "prelude.cuh"
 
@@ -50,21 +50,25 @@ DEVICE i64 find_indexed(A index, i64 least, i64 size, i64 key) {
     return at < (u64)size ? (i64)index[(i64)at] : -1;
 }
 
-// -------------------------------------------------------------------------- compaction in one pass
+// --------------------------------------------------------------------- compaction, running sums
 //
-// Entries that a block keeps are written after those of earlier tiles.
+// Sums over tiles of entries in one pass: where the entries that a block keeps are to be written,
+// after those of earlier tiles; or running sums.
 //
-// Blocks take tiles of TILE entries by number. A block publishes how many entries of its tile it
-// keeps. Then it looks back over earlier tiles, from the nearest on, until one has the sum of all
-// tiles up to it (Merrill and Garland's decoupled look-back). A block takes a tile's number only
-// once it runs, so a block only waits for running blocks. The state is one array of zeros: [0]
-// tiles taken, [1] entries kept in the end, [2 + tile] what a tile has published.
+// Blocks take tiles of TILE entries by number. A block publishes the sum of its tile. Then it looks
+// back over earlier tiles, from the nearest on, until one has the sum of all tiles up to it
+// (Merrill and Garland's decoupled look-back). A block takes a tile's number only once it runs, so
+// a block only waits for running blocks. The state is one array of zeros: [0] tiles taken, [1] the
+// sum in the end, [2] not 0 if no more tiles are to be taken, [3] for the kernel, [HEAD + tile]
+// what a tile has published.
 
 #define THREADS 256  // of a block
 #define EACH 4       // entries of a thread in a tile: THREADS apart
 #define TILE (THREADS * EACH)
 #define WARPS (THREADS / 32)
-// Flags of a tile's word: its own count is known, or the sum of all tiles up to it.
+#define HEAD 4
+#define NO_TILE ((i64)1 << 62)
+// Flags of a tile's word: its own sum is known, or the sum of all tiles up to it.
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
 
@@ -73,20 +77,21 @@ template <class A>
 DEVICE i64 next_tile(A state) {
     SHARED(i64, taken, 1);
     block_sync();
-    if (thread_of_block() == 0) taken[0] = atomic_add(state, 0, 1);
+    if (thread_of_block() == 0)
+        taken[0] = load_relaxed(state, 2) != 0 ? NO_TILE : atomic_add(state, 0, 1);
     block_sync();
     return taken[0];
 }
 
-// The number of entries that earlier tiles keep; called by all lanes of one warp.
+// The sum of earlier tiles; called by all lanes of one warp.
 template <class A>
-DEVICE i64 kept_before(A state, i64 tile) {
+DEVICE i64 sum_before(A state, i64 tile) {
     const u32 all = 0xFFFFFFFFu;
     const int lane = thread_of_block() & 31;
     i64 before = 0;
     for (i64 end = tile; end > 0;) {
         const i64 other = end - 1 - lane;
-        const u64 word = other < 0 ? WHOLE : (u64)load_relaxed(state, 2 + other);
+        const u64 word = other < 0 ? WHOLE : (u64)load_relaxed(state, HEAD + other);
         const u32 told = warp_ballot(all, word != 0), whole = warp_ballot(all, word >= WHOLE);
         const int nearest = lowest_bit(whole);
         const u32 needed = nearest < 0 ? all : (2u << nearest) - 1u;
@@ -103,52 +108,147 @@ DEVICE i64 kept_before(A state, i64 tile) {
     return before;
 }
 
-// The position of each entry that this thread keeps; `end` is the number of tiles.
+// The sum of the lanes up to this one.
+DEVICE i64 sum_of_lanes(i64 sum) {
+    const u32 all = 0xFFFFFFFFu;
+    const int lane = thread_of_block() & 31;
+    for (int by = 1; by < 32; by *= 2) {
+        const i64 other = warp_shuffle_up(all, sum, by);
+        if (lane >= by) sum += other;
+    }
+    return sum;
+}
+
+// Replaces the sum of each warp's entries by the sum of all entries before them. Called by one warp,
+// whose lanes have one sum each; `end` is the number of tiles.
+template <class S, class A>
+DEVICE void sum_of_warps(S sums, A state, i64 tile, i64 end) {
+    const int lane = thread_of_block() & 31;
+    const i64 own = sums[lane], sum = sum_of_lanes(own);
+    const i64 total = warp_shuffle(0xFFFFFFFFu, sum, 31);
+    if (lane == 0) store_relaxed(state, HEAD + tile, (i64)((tile ? OWN : WHOLE) | (u64)total));
+    const i64 before = sum_before(state, tile);
+    if (lane == 0 && tile) store_relaxed(state, HEAD + tile, (i64)(WHOLE | (u64)(before + total)));
+    if (lane == 0 && tile + 1 == end) state[1] = before + total;
+    sums[lane] = before + sum - own;
+}
+
+// The position of each entry that this thread keeps.
 template <class K, class T, class A>
 DEVICE void places_of_kept(K keep, T to, A state, i64 tile, i64 end) {
     SHARED(i64, counts, EACH * WARPS);
-    SHARED(i64, base, 1);
-    const u32 all = 0xFFFFFFFFu;
     const int lane = thread_of_block() & 31, warp = thread_of_block() >> 5;
     int rank[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const u32 votes = warp_ballot(all, keep[i]);
+        const u32 votes = warp_ballot(0xFFFFFFFFu, keep[i]);
         rank[i] = bits_of(votes & ((1u << lane) - 1u));
         if (lane == 0) counts[i * WARPS + warp] = bits_of(votes);
     }
     block_sync();
-    if (warp == 0) {  // 32 counts, one for each lane
-        const i64 own = counts[lane];
-        i64 sum = own;
-        for (int by = 1; by < 32; by *= 2) {
-            const i64 other = warp_shuffle_up(all, sum, by);
-            if (lane >= by) sum += other;
-        }
-        const i64 total = warp_shuffle(all, sum, 31);
-        if (lane == 0) store_relaxed(state, 2 + tile, (i64)((tile ? OWN : WHOLE) | (u64)total));
-        const i64 before = kept_before(state, tile);
-        if (lane == 0 && tile) store_relaxed(state, 2 + tile, (i64)(WHOLE | (u64)(before + total)));
-        if (lane == 0 && tile + 1 == end) state[1] = before + total;
-        if (lane == 0) base[0] = before;
-        counts[lane] = sum - own;
-    }
+    if (warp == 0) sum_of_warps(counts, state, tile, end);
     block_sync();
 #pragma unroll
-    for (int i = 0; i < EACH; i++) to[i] = base[0] + counts[i * WARPS + warp] + rank[i];
+    for (int i = 0; i < EACH; i++) to[i] = counts[i * WARPS + warp] + rank[i];
+}
+
+// The sum of all entries up to each of this thread's. Sums stay below 2^62.
+template <class V, class A>
+DEVICE void running_sums(V values, A state, i64 tile, i64 end) {
+    SHARED(i64, sums, EACH * WARPS);
+    const int lane = thread_of_block() & 31, warp = thread_of_block() >> 5;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        values[i] = sum_of_lanes(values[i]);
+        if (lane == 31) sums[i * WARPS + warp] = values[i];
+    }
+    block_sync();
+    if (warp == 0) sum_of_warps(sums, state, tile, end);
+    block_sync();
+#pragma unroll
+    for (int i = 0; i < EACH; i++) values[i] += sums[i * WARPS + warp];
 }
 
 // ---------------------------------------------------------------------------------- load balancing
 //
 // Finds the row of each entry, for rows with lists of any lengths.
 //
-// `ends` is the running sum of the lengths. First, one thread for each tile finds the row in which
-// the tile begins. Then a thread for each entry searches the rows of its tile, whose ends are in
-// the L1 cache.
+// `ends` is the running sum of the lengths: the path that merges it with the numbers of entries is
+// cut into pieces of as many entries (merge path). Who sums the lengths up notes the row in which
+// each tile begins; a block that begins elsewhere searches for its row, by all of its threads at
+// once. It takes the ends of the tile's rows into shared memory, where each thread searches them
+// for its entries.
 
-// The row of an entry of the tile. With a single tile there are no cuts.
+// How many threads of the block say yes; called by all of them.
+DEVICE int threads_with(bool yes) {
+    SHARED(i32, votes, WARPS);
+    const u32 mine = warp_ballot(0xFFFFFFFFu, yes);
+    block_sync();
+    if ((thread_of_block() & 31) == 0) votes[thread_of_block() >> 5] = bits_of(mine);
+    block_sync();
+    int sum = 0;
+    for (int warp = 0; warp < WARPS; warp++) sum += votes[warp];
+    return sum;
+}
+
+// The row of an entry: the first of [low, high) whose end is greater, else `high`; called by all
+// threads of the block.
+template <class E>
+DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+    while (low < high) {
+        const i64 step = (high - low + THREADS - 1) / THREADS;
+        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's rows
+        low += step * threads_with(last < high && ends[last] <= entry);
+        high = low + step - 1 < high ? low + step - 1 : high;
+    }
+    return low;
+}
+
+// The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
+// entries 0, TILE, 2 TILE and so on, as far as they are `known`.
 template <class E, class C>
-DEVICE i64 row_of(E ends, C cuts, i64 rows, i64 tile, i64 tiles, i64 entry) {
-    if (tiles == 1) return upper_bound(ends, 0, rows - 1, entry);
-    return upper_bound(ends, cuts[tile], cuts[tile + 1], entry);
+DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total) {
+    const i64 tile = begin / TILE, next = tile + 1;
+    if (tile >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
+    if (tile * TILE == begin) return cuts[tile];
+    const bool within = next < known && next * TILE < total;
+    return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+}
+
+// Takes rows into shared memory, from the tile's `first` on: where they end, relative to `begin`,
+// the tile's first entry; and what to add to such an entry for its place. Returns how many there
+// are: all rows of the entries before `end`, or so many as there is memory for.
+template <class E, class S, class B, class O>
+DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 begin,
+                        i64 end) {
+    const i64 size = end - begin;
+    block_sync();  // all threads have read the rows of the tile before
+    for (int held = 0; held < TILE; held += THREADS) {
+        const int at = held + thread_of_block();
+        const i64 row = first + at;
+        i64 bound = size;
+        if (row < rows) {
+            const i64 before = row ? ends[row - 1] : 0, after = ends[row] - begin;
+            origins[at] = starts[row] - (before - begin);
+            bound = after < size ? after : size;
+        }
+        bounds[at] = (i32)bound;
+        const int ended = threads_with(bound < size);
+        if (ended < THREADS) return held + ended + 1;
+    }
+    return TILE;
+}
+
+// The first of `count` rows of the tile that ends behind an entry.
+template <class B>
+DEVICE int row_in_tile(B bounds, int count, int entry) {
+    int low = 0;
+    while (low < count) {
+        const int middle = low + ((count - low) >> 1);
+        if (bounds[middle] <= entry)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
 }

@@ -107,6 +107,9 @@ DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high, bool yes = true) {
     return found;
 }
 
+// Ranges from this length on are not spread: all lanes take one after the other.
+constexpr i64 LONG = 128;
+
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
 // in the order of their ranks; some places may be beyond the end.
 template <int N>

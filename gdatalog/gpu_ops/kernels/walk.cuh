@@ -13,11 +13,14 @@ enum { USUAL_TILES = 4096 };
 // The most turns between two reads of the clock, if they are short.
 enum { SHORT_TURNS = 8 };
 
+// `ended` looks once in 2^LOOK ticks.
+enum { LOOK = 18 };
+
 // The arguments of a launch.
 struct Run {
     Array<i64> control, ring;
     Array<i32> counts, previous;
-    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts;
+    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts, team;
 };
 
 // The state of a tile.
@@ -30,15 +33,18 @@ struct Work {
     u32 turns;    // turns since it last read the clock
     u32 read;     // when it last read the clock, in ticks
     u32 every;    // turns between two reads of the clock; 0: at the next two turns
-    u32 looks;    // how often `ended` was called
+    u32 looks;    // when `ended` last read the clock, in units of 2^LOOK ticks, times SHORT_TURNS;
+                  // and how often it was called since
     int pieces;   // the number of pieces into which to cut the rest of the task
     int trouble;  // the reason to discard all work; each lane has its own
     bool held;    // whether the tile holds the task
     bool fresh;   // whether no other task has had its units before
+    bool team;    // whether all tiles of the block take a unit together
+    u32 added;    // counts that this lane has added to a team's table
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0u, 0u, 1u, 0u, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0u, 0u, 1u, 0u, 0, 0, false, false, false, 0u};
     return work;
 }
 
@@ -66,6 +72,16 @@ DEVICE i64 grain_of(const Run& run, i64 total, i64 lanes) {
     const i64 share = total / (tiles * (run.parts > 1 || lanes == 1 ? 16 : 64));
     const i64 most = share < 1024 ? share : 1024, least = run.grain > lanes ? run.grain : lanes;
     return most > least ? most : least;
+}
+
+// The number of tiles that take part in a round over so many rows. If the last round has split no
+// task, there is one for each row, and some to split tasks after all: more tiles would only wait for
+// each other at the shared words.
+template <class C>
+DEVICE i64 tiles_of_round(C control, i64 tiles, i64 rows) {
+    if (control[LIGHT] == 0) return tiles;
+    const i64 few = tiles / 8 + 1, least = rows > few ? rows : few;
+    return least < tiles ? least : tiles;
 }
 
 // Takes the next task; the tile has finished the one before. `lanes`: that take a unit each.
@@ -120,10 +136,17 @@ DEVICE bool leaves(Tile<N> t, const Run& run) {
     return from_rank(t, yes, 0) != 0;
 }
 
-// The same, checked once in 64 calls.
+// The same, checked once in 2^LOOK ticks. Reads the clock once in SHORT_TURNS calls, and at the call
+// after each check: if turns are long, every call checks.
 template <int N>
 DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
-    return (++work.looks & 63u) == 0u && leaves(t, run);
+    if ((++work.looks & (SHORT_TURNS - 1u)) != 0u) return false;
+    const u32 now = from_rank(t, (u32)(ticks() >> LOOK), 0) * SHORT_TURNS;
+    const bool same = work.looks - SHORT_TURNS == now;
+    work.looks = now;
+    if (same) return false;
+    work.looks += SHORT_TURNS - 1u;
+    return leaves(t, run);
 }
 
 // Whether to check the time: at every turn if turns are long, else once in some.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gdatalog.errors import NameResolutionError, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
+from gdatalog.parser.words import column_name
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.wording import count, did_you_mean
@@ -17,7 +18,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
 
 BASE_TYPES: dict[str, TypeName] = {
-    **{name: name for name in TYPE_NAMES},
+    **{name: name for name in TYPE_NAMES if name not in TYPE_SYNONYMS},
     "number": "int",
     "unsigned": "int",
 }
@@ -25,8 +26,7 @@ BASE_TYPES: dict[str, TypeName] = {
 NEAREST: dict[str, TypeName] = {
     "object": "symbol",
     "decimal": "float",
-    "date": "timestamp",
-    "time": "timestamp",
+    "time": "duration",
 }
 
 
@@ -52,7 +52,10 @@ class Declarations:
 
 def show_schema(schema: Schema) -> str:
     """`E(src: int, dst: int)`."""
-    columns = (f"{name}: {kind}" for name, kind in zip(schema.columns, schema.types, strict=True))
+    columns = (
+        f"{column_name(name)}: {kind}"
+        for name, kind in zip(schema.columns, schema.types, strict=True)
+    )
     return f"{schema.name}({', '.join(columns)})"
 
 

@@ -23,20 +23,24 @@ from typing import Any
 from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
+from gdatalog.plan.functions import ORDERED
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
+from gdatalog.storage.kinds import Kinds
 from gdatalog.values import TypeName
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a relation, and where they were declared."""
+    """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
+    are loaded, and the zones of times."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[TypeName, ...]
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
+    kinds: Kinds = ()
 
     @property
     def arity(self) -> int:
@@ -56,6 +60,13 @@ class CheckedRule:
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
         return s.HeadAggregate in map(type, self.parts)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its head has functions that depend on the order of rows."""
+        args: tuple[Any, ...] = self.head.args
+        found = s.HeadAggregate in map(type, args)
+        return found and any(isinstance(a, s.HeadAggregate) and a.kind in ORDERED for a in args)
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -82,6 +93,16 @@ class CheckedRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCut:
+    """Which rows of an answer are asked for: sorted by the columns in `order`, each with whether it
+    is descending, without the first `offset`, and at most `limit`."""
+
+    order: tuple[tuple[int, bool], ...] = ()
+    limit: s.Const | s.Param | None = None
+    offset: s.Const | s.Param | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedQuery:
     """A `?-`, and the relation with its answer, which may have a rule of its own.
 
@@ -92,6 +113,7 @@ class CheckedQuery:
     relation: str
     boolean: bool
     span: Span = field(compare=False)
+    cut: AnswerCut | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""The names of columns that heads give.
+"""The names of columns: those that heads give, and those that atoms and heads use.
 
 A relation without a `.decl` takes the names of its columns from a head: a variable's name,
 `sum_x` for `sum(x)`, `c0`, `c1` by its place for a constant, and the text of other expressions.
 
 A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name:
-their arguments are put in the relation's order.
+their arguments are put in the relation's order. So are those of an atom in a body, which may leave
+columns out: these get a `_`. Later passes see arguments by their place only.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Iterable, Sequence
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.plan.functions import AGGREGATES
+from gdatalog.plan.functions import AGGREGATES, ORDERED
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.statements import shapes_of
 from gdatalog.planner.check.wording import did_you_mean, either, own_name
-from gdatalog.records import replace
+from gdatalog.records import dataclass, field, replace
 
 
 def names_of_columns(heads: Iterable[s.Atom]) -> dict[str, tuple[str, ...]]:
@@ -39,6 +41,8 @@ def names_of_head(head: s.Atom) -> tuple[str, ...]:
     for at, arg in enumerate(head.args):
         if isinstance(arg, s.Var):
             names.append(own_name(arg.name))
+        elif isinstance(arg, s.Aggregate):  # name resolution makes it a variable of this name
+            names.append(arg.kind)
         elif (aggregate := _aggregate(arg)) is not None:
             kind, targets = aggregate
             target = targets[0] if len(targets) == 1 else None
@@ -56,6 +60,8 @@ def _aggregate(arg: s.Expr | s.HeadAggregate) -> tuple[str, tuple[s.Expr, ...]] 
         return arg.kind, arg.targets
     if isinstance(arg, s.FunctionCall) and arg.name in AGGREGATES:
         return arg.name, arg.args
+    if isinstance(arg, s.FunctionCall | s.Window) and arg.name in ORDERED:
+        return arg.name, ()
     return None
 
 
@@ -76,32 +82,61 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def place_named(
-    program: s.Program, catalog: Declarations, errors: list[Error]
-) -> tuple[s.Program, dict[str, tuple[str, ...]]]:
-    """The program with all arguments of heads by their place; the columns of relations whose
-    heads name some: the declared ones, or those of the first head."""
+@dataclass(slots=True, eq=False)
+class ColumnNames:
+    """The columns of a program's relations: the declared or known ones, else those of heads, which
+    are looked at when they are asked for.
+
+    `named`: the columns of relations whose heads name some.
+    """
+
+    program: s.Program
+    catalog: Declarations
+    named: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _of_heads: dict[str, tuple[str, ...]] | None = None
+
+    def of(self, name: str) -> tuple[str, ...]:
+        relation = self.catalog.relations[name]
+        if relation.schema is not None:
+            return relation.schema.columns
+        if name in self.named:
+            return self.named[name]
+        if self._of_heads is None:
+            statements = self.program.statements
+            rules = [each for each in statements if isinstance(each, s.Rule)]
+            heads = [head for rule in rules if shapes_of(rule) is None for head in rule.heads]
+            self._of_heads = names_of_columns(heads)
+        unnamed = tuple([f"c{at}" for at in range(relation.arity or 0)])
+        return self._of_heads.get(name, unnamed)
+
+    def placed(self, atom: s.Atom, errors: list[Error]) -> s.Atom:
+        """An atom of a body with all arguments by their place."""
+        return _placed(atom, self.of(atom.name), errors, body=True)
+
+
+def place_named(program: s.Program, catalog: Declarations, errors: list[Error]) -> ColumnNames:
+    """The program with all arguments of heads by their place, and the columns of its relations."""
+    found = ColumnNames(program, catalog)
     rules = [statement for statement in program.statements if isinstance(statement, s.Rule)]
     named = {head.name for rule in rules for head in rule.heads if head.columns}
     if not named:
-        return program, {}
-    columns: dict[str, tuple[str, ...]] = {}
+        return found
     for rule in rules:
         for head in rule.heads:
-            if head.name in named and head.name not in columns:
-                relation = catalog.relations[head.name]
-                schema = relation.schema
-                columns[head.name] = _first_columns(head) if schema is None else schema.columns
+            if head.name in named and head.name not in found.named:
+                schema = catalog.relations[head.name].schema
+                found.named[head.name] = _first_columns(head) if schema is None else schema.columns
     statements = []
     for statement in program.statements:
         if isinstance(statement, s.Rule) and any(head.columns for head in statement.heads):
             before = len(errors)
-            heads = tuple([_placed(head, columns[head.name], errors) for head in statement.heads])
+            heads = [_placed(head, found.named[head.name], errors) for head in statement.heads]
             if len(errors) > before:
                 continue
-            statement = replace(statement, heads=heads)
+            statement = replace(statement, heads=tuple(heads))
         statements.append(statement)
-    return s.Program(tuple(statements)), columns
+    found.program = s.Program(tuple(statements))
+    return found
 
 
 def _first_columns(head: s.Atom) -> tuple[str, ...]:
@@ -111,29 +146,33 @@ def _first_columns(head: s.Atom) -> tuple[str, ...]:
     return (*by_place, *(column.name for column in head.columns))
 
 
-def _placed(head: s.Atom, columns: tuple[str, ...], errors: list[Error]) -> s.Atom:
-    places = len(head.args) - len(head.columns)
+def _placed(
+    atom: s.Atom, columns: tuple[str, ...], errors: list[Error], body: bool = False
+) -> s.Atom:
+    if not atom.columns:
+        return atom
+    places = len(atom.args) - len(atom.columns)
     given: dict[str, s.Expr] = {}
     before = len(errors)
 
-    def wrong(message: str, column: s.Var | s.Atom, hint: str | None) -> None:
-        errors.append(NameResolutionError(message, column.span, hint=hint))
+    def wrong(message: str, place: s.Var | s.Atom, hint: str | None) -> None:
+        errors.append(NameResolutionError(message, place.span, hint=hint))
 
-    for column, arg in zip(head.columns, head.args[places:], strict=True):
+    for column, arg in zip(atom.columns, atom.args[places:], strict=True):
         name = column.name
         if name in given or name in columns[:places]:
-            wrong(f"the column `{name}` of `{head.name}` is given twice", column, None)
+            wrong(f"the column `{name}` of `{atom.name}` is given twice", column, None)
         elif name not in columns:
             has = f"its columns are {either([f'`{c}`' for c in columns], 'and')}"
             hint = did_you_mean(name, columns) or has
-            wrong(f"`{head.name}` has no column `{name}`", column, hint)
+            wrong(f"`{atom.name}` has no column `{name}`", column, hint)
         given[name] = arg
     missing = [name for name in columns[places:] if name not in given]
-    if missing and len(errors) == before:
+    if missing and not body and len(errors) == before:
         which = either([f"`{name}`" for name in missing], "and")
         hint = "each head of a relation gives all of its columns"
-        wrong(f"this head leaves out {which} of `{head.name}`", head, hint)
+        wrong(f"this head leaves out {which} of `{atom.name}`", atom, hint)
     if len(errors) > before:
-        return head
-    args = (*head.args[:places], *(given[name] for name in columns[places:]))
-    return replace(head, args=args, columns=())
+        return atom
+    rest = (given.get(name) or s.Wildcard(atom.span) for name in columns[places:])
+    return replace(atom, args=(*atom.args[:places], *rest), columns=())

@@ -17,6 +17,7 @@ from gdatalog.planner.check.catalog import (
 )
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.walk import reached
+from gdatalog.records import replace
 from gdatalog.values import TYPE_SYNONYMS
 
 
@@ -89,6 +90,8 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
         if before.declared or not same:
             return
     has_data = before is not None and before.has_data
+    if before is not None and before.schema is not None:
+        schema = replace(schema, kinds=before.schema.kinds)
     catalog.relations[name] = CatalogRelation(
         name, schema.arity, said, decl.span, schema, False, True, has_data
     )
@@ -126,7 +129,7 @@ def _impossible(output: s.Directive) -> Iterator[Error]:
     for name, value in output.options:
         if name in ("order_by", "limit"):
             message = f".output writes all rows, unordered: it has no `{name}`"
-            hint = "in Python, `db.query(text, limit=5)` limits rows, and `.sorted()` orders them"
+            hint = f"a query has: `?- {output.names[0]} order by x limit 5.`"
             yield UsageError(message, output.span, hint=hint)
         if (name, value) == ("IO", "stdout") and output.path is not None:
             message = "an output goes to a path or to stdout, not to both"

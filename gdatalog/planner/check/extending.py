@@ -120,10 +120,11 @@ def extended(
 
 
 def _parts(statement: s.Statement) -> list[Node]:
-    """The nodes of a rule or a query."""
+    """The nodes of a rule, or of a query with its limits."""
     heads = statement.heads if isinstance(statement, s.Rule) else ()
     body = statement.body if isinstance(statement, s.Rule | s.Query) else None
-    return [part for node in (*heads, body) for part in walk(node)]
+    bounds = statement.bounds if isinstance(statement, s.Query) else ()
+    return [part for node in (*heads, body, *bounds) for part in walk(node)]
 
 
 def _may_be_empty(kept: KeptProgram, known: Mapping[str, Schema], name: str) -> bool:

@@ -17,10 +17,12 @@ from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMisma
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.planner.check import CheckedQuery, CheckedRule
+from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
+from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
+from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.column_names import ColumnNames
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
@@ -30,7 +32,7 @@ from gdatalog.values import ListOf, ParamType
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
-_NAMED = tuple([name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier()])
+_NAMED = tuple([n for n in (*CALLABLE, *sorted(AGGREGATES), *ORDERED) if n.isidentifier()])
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
@@ -44,6 +46,7 @@ class NameResolution:
     """The pass over a program; `rule` and `query` return resolved rules."""
 
     catalog: Declarations
+    columns: ColumnNames
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
@@ -94,7 +97,8 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            return CheckedQuery(name, relation.arity == 0, query.span), None
+            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
+            return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
         self._constants_meant(query.body)
@@ -105,11 +109,20 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
+        columns = [var.name for var in shown]
+        cut = None if query.ordering is None else self._cut(query, columns)
+        if len(self.errors) > before:
+            return None, None
         while f"?{self.queries}" in self.catalog.relations:
             self.queries += 1
         head = s.Atom(f"?{self.queries}", tuple(shown), query.span)
-        answer = CheckedQuery(head.name, not shown, query.span)
+        answer = CheckedQuery(head.name, not shown, query.span, cut)
         return answer, CheckedRule(head, body, {}, query.span)
+
+    def _cut(self, query: s.Query, columns: Sequence[str]) -> AnswerCut | None:
+        for bound in query.bounds:
+            self._expr(bound)
+        return cut_of(query, columns, self.errors)
 
     def _hint_at_fact(self, body: s.Literal, error: Error) -> None:
         """`likes(alice, bob).` of an unknown relation is a fact without its quotes."""
@@ -187,23 +200,29 @@ class NameResolution:
                 return literal
 
     def _atom(self, atom: s.Atom) -> s.Literal:
-        if atom.columns:
-            hint = "give all arguments by their place, `_` for those of any value"
-            self._fail("columns are named in heads only", atom.columns[0].span, hint)
-            return replace(atom, columns=())
         broken = self._is_broken(atom.name, atom.span)
         if broken or atom.name in self.catalog.relations:
             if not broken:
+                if atom.columns:
+                    before = len(self.errors)
+                    atom = self.columns.placed(atom, self.errors)
+                    if len(self.errors) > before:
+                        return atom
                 self._arity(atom)
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+        callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
+        if callable_ and atom.columns:
+            hint = f"`{atom.name}` is a function: give its arguments by their place"
+            self._fail("the arguments of a function have no names", atom.columns[0].span, hint)
+            return atom
         if atom.name == "distinct":
             if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
             return rebuild(s.Distinct(atom.args, atom.span), self._compared)
-        if atom.name in CALLABLE or atom.name in AGGREGATES:
+        if callable_:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
@@ -279,6 +298,14 @@ class NameResolution:
 
     # ------------------------------------------------------------------------ expressions
 
+    def _ordered(self, name: str, span: Span) -> None:
+        if name in ORDERED:
+            hint = f"in the head of a rule it is written `{ORDERED[name]}`"
+            self._fail(f"`{name}` is for heads", span, hint)
+        else:
+            hint = f"those that do are {', '.join(ORDERED)}"
+            self._fail(f"`{name}` takes no order", span, hint)
+
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
             case s.Var() | s.Const() | s.Values():
@@ -297,8 +324,11 @@ class NameResolution:
                 return expr
             case s.FunctionCall():
                 return self._call(expr)
-            case s.Chain():
+            case s.Chain() | s.HeadAggregate():  # the latter depends on an order
                 return rebuild(expr, self._expr)
+            case s.Window(name):
+                self._ordered(name, expr.span)
+                return expr
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
@@ -336,6 +366,8 @@ class NameResolution:
         elif name in self.catalog.relations:
             hint = f"bind variables by `{name}(...)` in the body, and use those"
             self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
+        elif name in ORDERED:
+            self._ordered(name, call.span)
         else:
             near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
             hint = near or f"the functions are {', '.join(_LISTED)}"

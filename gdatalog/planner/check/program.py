@@ -7,6 +7,7 @@ no error that only follows from one of theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
@@ -14,7 +15,7 @@ from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, S
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.checked import rule_text
-from gdatalog.planner.check.column_names import names_of_columns, place_named
+from gdatalog.planner.check.column_names import ColumnNames, names_of_columns, place_named
 from gdatalog.planner.check.declarations import collect
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
@@ -22,14 +23,18 @@ from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.ordered_heads import split_ordered
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
-from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
+from gdatalog.planner.check.statements import Shape, shapes_of, with_types
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
+from gdatalog.planner.check.zones import with_zones
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
+
+KINDS = attrgetter("kinds")
 
 
 def examine(
@@ -68,7 +73,8 @@ class ProgramDraft:
     errors: list[Error] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
     catalog: Declarations = field(init=False)
-    named: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns that heads name
+    columns: ColumnNames = field(init=False)
+    split: s.Program = field(init=False)  # the program without functions that depend on an order
     facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
     examples: Sequence[s.Atom] = ()  # a fact of each shape
     rules: list[CheckedRule] = field(default_factory=list)
@@ -91,19 +97,28 @@ def collect_relations(draft: ProgramDraft) -> None:
 
 def place_named_columns(draft: ProgramDraft) -> None:
     """Arguments of heads that name a column are put in its place."""
-    draft.program, draft.named = place_named(draft.program, draft.catalog, draft.errors)
+    draft.columns = place_named(draft.program, draft.catalog, draft.errors)
+    draft.program = draft.columns.program
+
+
+def split_ordered_heads(draft: ProgramDraft) -> None:
+    """Functions of heads that depend on an order get rules of their own."""
+    draft.split = split_ordered(draft.program, draft.catalog, draft.columns, draft.errors)
 
 
 def resolve_names(draft: ProgramDraft) -> None:
     """Names become relations, functions and variables; a query becomes a rule."""
-    names = NameResolution(draft.catalog, draft.params, draft.errors, draft.cautions)
-    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.program, names)
+    names = NameResolution(draft.catalog, draft.columns, draft.params, draft.errors, draft.cautions)
+    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.split, names)
 
 
 def infer_types(draft: ProgramDraft) -> None:
     """Variables and columns get types; an int becomes a float where a float is needed."""
     types = TypeInference(draft.catalog, draft.params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
+    for query in draft.program.statements:
+        if isinstance(query, s.Query) and query.ordering is not None:
+            types.see_bounds(query)
     draft.rules = list(types.checked_rules())
 
 
@@ -145,8 +160,10 @@ def order_strata(draft: ProgramDraft) -> None:
 def settle(draft: ProgramDraft) -> None:
     """All relations get schemas, and the program is complete if it has no errors."""
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
-    named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.named}
+    named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
+    if not draft.errors and any(map(KINDS, schemas.values())):
+        schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
     if draft.errors:
         return
     schemas |= {name: Schema(name, *values.schema) for name, values in draft.lists.items()}
@@ -170,6 +187,7 @@ def settle(draft: ProgramDraft) -> None:
 PASSES = (
     collect_relations,
     place_named_columns,
+    split_ordered_heads,
     resolve_names,
     infer_types,
     expand_inline_relations,
@@ -233,6 +251,6 @@ def _infer(
 
 
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
-    """The facts, with floats for int literals in columns of floats."""
-    floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
-    return tuple([with_floats(fact, floats) for fact in facts]) if floats else tuple(facts)
+    """The facts, with floats for int literals in columns of floats, and dates in those of dates."""
+    types = {at: kind for at, kind in enumerate(schema.types) if kind in ("float", "date")}
+    return tuple([with_types(fact, types) for fact in facts]) if types else tuple(facts)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from gdatalog.errors import SourceText
 from gdatalog.parser.directive_words import DIRECTIVE_TYPES, QUALIFIERS
 from gdatalog.parser.scanner import scan
-from gdatalog.parser.tokens import Token
-from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
+from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, Token
+from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS, column_name
 from gdatalog.plan import functions
 from gdatalog.records import dataclass
 from gdatalog.shell.editor.known import KnownNames
@@ -86,17 +86,36 @@ def in_statement(
         return completions_of(params, word, cursor)
     if tokens and tokens[0].type in DIRECTIVE_TYPES:
         found = list(_in_directive(tokens, word, known))
+    elif clauses := _clauses(tokens):
+        found = [(clause, "of the answer", "") for clause in starting_with(word, clauses)]
     elif not word and tokens and not operand_can_follow(tokens):
         return []
     else:
         variables = _variables(text, begins, cursor - len(word))
         found = list(_in_rule(tokens, word, variables, known))
+        if tokens and tokens[0].type == "QUERY" and any(token.type == "ORDER" for token in tokens):
+            found = [(name, "a column", "") for name in starting_with(word, variables)]
     exact = [one for one in found if one[0].startswith(word)]
     after = text[cursor : cursor + 1]
     # A bracket or `=` that already follows the cursor is not repeated.
     follows = after if after and after in "()=" else "\0"
     put = ((name.removesuffix(follows), about, shown) for name, about, shown in exact or found)
     return completions_of(put, word, cursor)
+
+
+def _clauses(tokens: list[Token]) -> list[str]:
+    """What can go on with a query behind its body."""
+    if not tokens or tokens[0].type != "QUERY" or open_call(tokens)[0]:
+        return []
+    if tokens[-1].type not in ENDS_OPERAND | {"DIRECTION"}:
+        return []
+    said = {token.type for token in tokens}
+    bounds = [word for word in ("limit", "offset") if word.upper() not in said]
+    if "ORDER" in said and len(bounds) == 2 and tokens[-1].type != "DIRECTION":
+        bounds.insert(0, "desc")
+    return [
+        f"{word} " for word in (["order by"] * (not said & {"ORDER", "LIMIT", "OFFSET"}) + bounds)
+    ]
 
 
 def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
@@ -137,11 +156,17 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
         columns = known.relations[name]
         whole = ", ".join(column for column, _ in columns[place:]) + ")"
         usable = [column if _is_variable(column) else "" for column, _ in columns]
-        if not word and all(usable[place:]) and len(columns) - place > 1:
+        given = _given(tokens)
+        if not word and not given and all(usable[place:]) and len(columns) - place > 1:
             yield whole, columns_text(name, columns), ""
-        if place < len(columns) and usable[place] and usable[place].startswith(word):
-            yield usable[place], f"column {place + 1} of {columns_text(name, columns)}", ""
-            about.pop(usable[place], None)
+        own = usable[place] if place < len(columns) and not given else ""
+        if own and own.startswith(word):
+            yield own, f"column {place + 1} of {columns_text(name, columns)}", ""
+            about.pop(own, None)
+        if tail in ("LPAR", "COMMA") and (word or given):
+            later = [column for column, _ in columns[place - len(given) :] if column not in given]
+            for column in starting_with(word, later):
+                yield f"{column_name(column)} = ", f"a column of {columns_text(name, columns)}", ""
     elif not name and (not tokens or tail in _STARTS_LITERAL):
         for relation in starting_with(word, known.relations):
             columns = known.relations[relation]
@@ -164,6 +189,8 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
             yield f"{function}(", signature(function), function
     if name in functions.FUNCTIONS:
         return
+    for function in starting_with(word, () if ruled else functions.ORDERED):
+        yield f"{function}(", functions.ORDERED[function], function
     for aggregate in starting_with(word, sorted(functions.AGGREGATES)):
         if not ruled:
             yield f"{aggregate}(", "aggregate of all rows of a group", aggregate
@@ -194,15 +221,42 @@ def _call(tokens: list[Token]) -> tuple[str, int, str]:
     return name, place if tail in ("LPAR", "COMMA") else 1 << 30, tail
 
 
+def _given(tokens: list[Token]) -> list[str]:
+    """The columns that the call open at the end has named."""
+    return [str(token.value) for token in _columns_named(tokens, open_at_end=True).values()]
+
+
+def _columns_named(tokens: list[Token], open_at_end: bool = False) -> dict[int, Token]:
+    """The names of columns in calls, by their ids, or only those in the call open at the end."""
+    found: list[dict[int, Token]] = [{}]
+    calls: list[bool] = [False]
+    for before, token, after in zip([None, *tokens], tokens, tokens[1:], strict=False):
+        if token.type in OPENING:
+            calls.append(before is not None and before.type == "NAME")
+            found.append({})
+        elif token.type in ("RPAR", "RBRACE") and len(calls) > 1:
+            calls.pop()
+            inner = found.pop()
+            if not open_at_end:
+                found[-1].update(inner)
+        elif calls[-1] and after.type == "EQUAL" and before and before.type in ("LPAR", "COMMA"):
+            found[-1][id(token)] = token
+    if open_at_end:
+        return found[-1]
+    return {at: token for each in found for at, token in each.items()}
+
+
 def _variables(text: str, begins: int, cursor: int) -> list[str]:
     """The variables of the current statement, before and after the cursor, except the word being
     typed."""
     tokens = scan(SourceText("", text[begins:]), 0, fast=False).tokens
+    columns = _columns_named(tokens)
     return list(
         dict.fromkeys(
             str(token.value)
             for token, after in zip(tokens, [*tokens[1:], None], strict=False)
             if token.type == "NAME" and token.start + begins != cursor
             if after is None or after.type != "LPAR"
+            if id(token) not in columns
         )
     )

@@ -1,0 +1,171 @@
+"""A level on a device: its rows are expanded, looked up and compacted by one kernel.
+
+The kernel searches for each row's shortest list (merge path), looks values up in the other lists of
+their rows, in the order of `LevelText`, and writes what remains, so that no candidate is written to
+memory. How many candidates there are stays on the device. A launch ends when there is no room for
+more rows; the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gdatalog.gpu_ops.elementwise import HEAD
+from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
+from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.rows import Array, Arrays
+from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
+
+# Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
+MOST = 1 << 32
+SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
+
+
+class FusedRows(NamedTuple):
+    """Rows of a level: the numbers of their parents, their values, and their places in lists by the
+    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+
+    rows: Array
+    values: Array
+    places: dict[int, Array]
+    stop: int
+    whole: bool
+
+
+class FusedLevel:
+    """The lists of some rows, expanded from the shortest. `total`: how many candidates there are,
+    known after the first launch; `tried`: how many of them were looked at so far."""
+
+    def __init__(
+        self,
+        ops: Arrays,
+        choices: Sequence[Choice],
+        others: Sequence[Lookup],
+        tests: ValueTests,
+    ) -> None:
+        self.ops, self.choices = ops, choices
+        self.total, self.tried = 0, 0
+        self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
+        self._lookups = [*(choice.lookup for choice in choices), *others]
+        lists = [choice.lists for choice in choices]
+        self._value = np.result_type(*(one.values.dtype for one in lists))
+        first = lists[0]
+        self._rows = len(first.parents if isinstance(first, ListRanges) else first.lengths)
+        sizes = []
+        for one in lists:
+            if isinstance(one, ListRanges):
+                sizes.append(self._rows * one.level.longest)
+            elif one.size is not None:
+                sizes.append(one.size)
+        self.most = min(sizes, default=MOST)  # no fewer candidates than there are
+        self._starts: Array = None
+        self._sources: list[Array] = []
+        self._cuts: Array = None  # the rows in which tiles begin
+        self._ends: Array | None = None
+        self._cut = False  # whether lists have been cut
+
+    def texts(self, way: str) -> dict[str, str]:
+        """The sources of the kernels that are needed, by name: to `expand`, for the `counts` of
+        rows, or their sum (`count`)."""
+        found = {"lists_of_rows": self._lists.text}
+        if way != "expand":
+            found["count_level"] = self._text.counting(way == "counts")
+        else:
+            types = [TYPES[str(self._place(number))] for number in self._text.places]
+            found["expand_level"] = self._text.expanding(TYPES[str(self._value)], types)
+        return found
+
+    def _place(self, number: int) -> Any:
+        return np.dtype(self.ops.place_of(len(self._lookups[number].level)))
+
+    def _rows_of(self) -> list[Any]:
+        """The first arguments of kernels: of each row the end of its entries, and the start of its
+        list, among several that of the shortest; the rows in which tiles begin."""
+        ops, xp, rows = self.ops, self.ops.xp, self._rows
+        if self._ends is None:
+            self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
+            self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
+            self._cuts = xp.empty(1 + min(self.most, MOST) // TILE, dtype=xp.int32)
+            outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
+            args = [*self._lists.args, *outs, ops.state_of(rows), rows]
+            ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
+        found = [self._ends, self._cuts, len(self._cuts), self._starts]
+        return [*found, *self._sources, *self._text.args]
+
+    def leave_out(self, wanted: Array, start: int) -> None:
+        """Drops the entries before `start`, and all those of rows that are not wanted."""
+        xp, ends = self.ops.xp, self._ends
+        assert ends is not None
+        begins = xp.zeros_like(ends)
+        begins[1:] = ends[:-1]
+        done = xp.minimum(xp.maximum(start - begins, 0), ends - begins)
+        self._starts = self._starts + done
+        self._ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        self._cuts = xp.zeros(1, dtype=xp.int32)
+        self._cut = True
+
+    def expand(self, start: int, room: int) -> FusedRows:
+        """The rows from entry `start` on, at most `room`. Waits for their number."""
+        ops, xp = self.ops, self.ops.xp
+        most = min(self.most - start, MOST)
+        room = max(1, min(room, most))
+        args, text = self._rows_of(), self.texts("expand")["expand_level"]
+        state = ops.state_of(most)
+        kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
+        kept += [xp.empty(room, dtype=self._place(number)) for number in self._text.places]
+        args += [*kept, state, self._rows, start, room, most]
+        ops.kernels.launch(text, "expand_level", {}, most, args)
+        ((_, count, stop, self.total),) = ops.listed(state[:HEAD])
+        if stop:
+            count = room
+        else:
+            stop = min(start + most, self.total)
+        whole = not self._cut
+        if start or stop < self.total:
+            count, stop, whole = self._whole_rows(kept[0], count, start, stop)
+        self.tried += stop - start
+        if 4 * count < room and room > SMALL:
+            kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
+        else:
+            kept = [array[:count] for array in kept]
+        places = dict(zip(self._text.places, kept[2:], strict=True))
+        return FusedRows(kept[0], kept[1], places, stop, whole)
+
+    def _whole_rows(self, rows: Array, count: int, start: int, stop: int) -> tuple[int, int, bool]:
+        """How many rows to keep, and where to stop, so that no list is cut, unless it fills them
+        all; and whether none is cut."""
+        ops, xp, ends = self.ops, self.ops.xp, self._ends
+        assert ends is not None
+        at = xp.searchsorted(ends, xp.asarray([start, stop]), side="right")
+        kept = xp.searchsorted(rows[:count], at)
+        (first, last), before, (_, left) = ops.listed(at, ends[xp.maximum(at - 1, 0)], kept)
+        begin, end = (edge if row else 0 for row, edge in zip((first, last), before, strict=True))
+        if start < end < stop:
+            count, stop = left, end  # the list that begins there comes with the next rows
+        return count, stop, not self._cut and begin == start and stop in (end, self.total)
+
+    def counts(self) -> Array:
+        """How many entries of each row remain. Waits for the number of candidates."""
+        counts = self.ops.xp.zeros(self._rows, dtype=self.ops.xp.int64)
+        self._count(counts, "counts")
+        return counts
+
+    def count(self) -> int:
+        """How many entries remain. Waits for it."""
+        return self._count(self.ops.xp.zeros(1, dtype=self.ops.xp.int64), "count")
+
+    def _count(self, counts: Array, way: str) -> int:
+        args, text = self._rows_of(), self.texts(way)["count_level"]
+        most, start = min(self.most, MOST), 0
+        while True:
+            these = [*args, counts, self._rows, start, most]
+            self.ops.kernels.launch(text, "count_level", {}, most, these)
+            assert self._ends is not None
+            self.total, found = self.ops.numbers(self._ends[-1:], counts[:1])
+            start += most
+            if start >= self.total:
+                self.tried = self.total
+                return found

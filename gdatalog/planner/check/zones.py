@@ -1,0 +1,159 @@
+"""Zones of times: of every column of timestamps, whether it is naive or which zone it has.
+
+Loaded columns have the zones of their data. A column of rules has the zone of what its rules give
+it, UTC where these differ. Naive times are never compared with times that have a zone. Literals,
+parameters and text files stand for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from gdatalog.errors import Error, TypeMismatchError
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check import CheckedRule, Schema
+from gdatalog.planner.check.walk import Node, all_of, walk
+from gdatalog.planner.check.wording import show
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.kinds import NAIVE, UTC, tidy, zone_at, zoned
+
+Zone = str | None
+Zones = dict[str, list[Zone]]  # of the columns of each relation
+# An expression, another one or a column's zone, and the words for that.
+Pair = tuple[Node, Node | Zone, str]
+_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead"})
+
+
+def with_zones(
+    schemas: Mapping[str, Schema],
+    rules: Sequence[CheckedRule],
+    facts: Collection[str],
+    errors: list[Error],
+) -> dict[str, Schema]:
+    """The schemas with the kinds that columns have when they leave. Rows of rules and facts have no
+    dtype of their own, so the columns of their relations keep zones only."""
+    zones: Zones = {
+        name: [zone_at(schema.kinds, at) for at in range(schema.arity)]
+        for name, schema in schemas.items()
+    }
+    scopes = [_Scope(rule, zones, schemas) for rule in rules if _has_times(rule, schemas)]
+    while sum(map(_Scope.derive, scopes)):
+        pass
+    for scope in scopes:
+        errors += list(scope.conflicts())[:1]
+    derived = {rule.head.name for rule in rules}.union(facts)
+    return {
+        name: replace(schema, kinds=tidy(None if zone is None else zoned(zone) for zone in found))
+        if name in derived
+        else schema
+        for (name, schema), found in zip(schemas.items(), zones.values(), strict=True)
+    }
+
+
+def _has_times(rule: CheckedRule, schemas: Mapping[str, Schema]) -> bool:
+    return "timestamp" in {*rule.types.values(), *schemas[rule.head.name].types}
+
+
+def common(one: Zone, other: Zone) -> Zone:
+    """The zone of times of both; the first if only one of them is naive, which is an error."""
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    return one if NAIVE in (one, other) else UTC
+
+
+def _words(zone: str) -> str:
+    return f"a timestamp with the zone {zone}" if zone else "a timestamp without a zone"
+
+
+@dataclass(slots=True, eq=False)
+class _Scope:
+    """A rule; its variables' zones are those of the columns that bind them."""
+
+    rule: CheckedRule
+    zones: Zones
+    schemas: Mapping[str, Schema]
+
+    def derive(self) -> bool:
+        """Gives the columns of the head their zones; whether that changes any."""
+        head, known = self.rule.head, self._known()
+        own = self.zones[head.name]
+        found = [
+            common(zone, self.of(arg, known)) for zone, arg in zip(own, head.args, strict=True)
+        ]
+        kinds = self.schemas[head.name].types
+        found = [z if kind == "timestamp" else None for z, kind in zip(found, kinds, strict=True)]
+        changed, own[:] = found != own, found
+        return changed
+
+    def _known(self) -> dict[str, Zone]:
+        known: dict[str, Zone] = {}
+        before = None
+        while before != known:  # an equation may use the variables of a later one
+            before = dict(known)
+            for one, other, _ in self._bound():
+                for node, zone in ((one, other), (other, one)):
+                    if isinstance(node, s.Var) and self.rule.types[node.name] == "timestamp":
+                        value = zone if isinstance(zone, str) else self.of(zone, known)
+                        known[node.name] = common(known.get(node.name), value)
+        return known
+
+    def _bound(self) -> Iterator[Pair]:
+        """What the literals outside a negation bind to each other."""
+        for literal in walk(self.rule.body, s.Not):
+            yield from self._equal(literal)
+
+    def _equal(self, literal: Node, binding: bool = True) -> Iterator[Pair]:
+        if isinstance(literal, s.Atom):
+            for arg, zone in zip(literal.args, self.zones.get(literal.name, ()), strict=False):
+                yield arg, zone, f"a column of `{literal.name}`"
+        if isinstance(literal, s.Compare):
+            left = literal.first
+            for op, right in literal.rest:
+                if op == "=" or not binding:
+                    yield right, left, show(left)
+                left = right
+
+    def _compared(self) -> Iterator[Pair]:
+        """All that is compared."""
+        body = self.rule.body
+        for literal in walk(body):
+            yield from self._equal(literal, binding=False)
+        for member in all_of(s.Member, body):
+            yield from ((value, member.item, show(member.item)) for value in member.values)
+        for distinct in all_of(s.Distinct, body):
+            yield from (
+                (arg, distinct.args[0], show(distinct.args[0])) for arg in distinct.args[1:]
+            )
+        for call in all_of(s.FunctionCall, self.rule.head, body):
+            if call.name in ("min", "max", "seconds_between"):
+                yield from ((arg, call.args[0], show(call.args[0])) for arg in call.args[1:])
+
+    def of(self, expr: Node | None, known: Mapping[str, Zone]) -> Zone:
+        """The zone of an expression."""
+        match expr:
+            case s.Var(name):
+                return known.get(name)
+            case s.FunctionCall("min" | "max", args):
+                zone: Zone = None
+                for arg in args:
+                    zone = common(zone, self.of(arg, known))
+                return zone
+            case s.HeadAggregate("top", (_, item, *_)):
+                return self.of(item, known)
+            case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets) if kind in _KEEPING:
+                return self.of(targets[0], known)
+        return None
+
+    def conflicts(self) -> Iterator[Error]:
+        head, known = self.rule.head, self._known()
+        pairs = [*self._compared()]
+        own = zip(head.args, self.zones[head.name], strict=True)
+        pairs += [(arg, zone, f"a column of `{head.name}`") for arg, zone in own]
+        for node, other, words in pairs:
+            mine = self.of(node, known)
+            its = other if isinstance(other, str) else self.of(other, known)
+            if mine is not None and its is not None and mine != its and NAIVE in (mine, its):
+                message = f"{show(node)} is {_words(mine)}, but {words} is {_words(its)}"
+                hint = "load both with a zone or both without: in pandas, "
+                hint += '.dt.tz_localize("Europe/Berlin") gives one, .dt.tz_localize(None) takes it'
+                yield TypeMismatchError(message, node.span, hint=hint)
