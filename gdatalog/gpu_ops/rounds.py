@@ -84,7 +84,7 @@ class DeviceRounds:
         owners = [(trie, rows.columns) for rows in self.relations for trie in rows.tries]
         at_hand = True
         for group in groups_of([trie for trie, _ in owners]):
-            tries, columns = ([owners[at][side] for at in group] for side in (0, 1))
+            tries, columns = [owners[at][0] for at in group], [owners[at][1] for at in group]
             at_hand &= self.kernels.soon(indexing(tries, columns), "index_rows")
         return at_hand
 
