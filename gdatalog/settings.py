@@ -99,7 +99,7 @@ class Thresholds:
 
     # Rounds on a device.
     device_from: int = 1_000_000  # rows that rules read on the CPU before the device is used
-    device_from_turn: int = 100_000  # ... if a run of a rule reads this many on average
+    device_from_turn: int = 100_000  # ... if a run of a rule reads this many; or kernels are ready
     compiled_rounds_from: int = 10_000  # expected rows before recursion, if kernels are compiled
     bitmap_rounds_from: int = 20_000  # rows of inputs that start rounds with bitmaps at once
     bitmap_room_share: int = 4  # the device's memory divided by this: room for bitmaps
@@ -116,18 +116,18 @@ class Thresholds:
     grid_blocks: int = 0  # blocks of threads; 0: as many as are resident
 
     # What a GPU runs under device="auto": seconds and rates, by which the strata of a program are
-    # placed together. `python -m benchmarks.gpu constants` measures them; these are of one H100.
-    gpu_from: float = 1e7  # rows that the cores are spared to look at, from which the GPU is used
-    gpu_opening: float = 1.5  # ... and seconds, in a process that runs a single program
+    # placed together. `python -m benchmarks.gpu constants` measures them; these are of an H200.
+    gpu_from: float = 5e6  # rows that the cores are spared to look at, from which the GPU is used
+    gpu_opening: float = 0.5  # ... and seconds, in a process that runs a single program
     gpu_rule: float = 1e-3  # seconds before the first row of a stratum
-    gpu_launch: float = 2e-5  # seconds of a launch
+    gpu_launch: float = 1e-5  # seconds of a launch
     gpu_rows: float = 1e10  # rows that a GPU looks at in a second
     gpu_new_rows: float = 2e9  # rows that its rounds tell from known ones in a second
-    gpu_array_rows: float = 1e9  # rows of its array operations in a second
-    gpu_indexed: float = 5e8  # values of indexes that it builds in a second
+    gpu_array_rows: float = 2e9  # rows of its array operations in a second
+    gpu_indexed: float = 2.5e8  # values of indexes that it builds in a second
     gpu_copy: float = 5e-5  # seconds before the first byte of a copy
     gpu_bus: float = 7e9  # bytes that are copied to or from it in a second
-    core_turn: float = 2.5e-4  # seconds of a rule's turn in a round on the CPU
+    core_turn: float = 2.5e-4  # seconds of a rule's turn on the CPU
     core_rows: float = 3e7  # rows that a core looks at in a second
     core_new_rows: float = 1e7  # rows that the CPU's rounds tell from known ones in a second
     core_indexed: float = 4e7  # values of indexes that a core builds in a second

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Timer, current_thread, main_thread
-from typing import Any
+from threading import Event, Timer, current_thread, main_thread
+from typing import Any, cast
+from weakref import ref
 
 import pytest
 
 import gdatalog as gd
 from gdatalog.engine.depth import JoinNest
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.kernels import Kernels, _settle
 from gdatalog.gpu_ops.walk import Walks
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.driver import HostKernel
@@ -140,11 +142,12 @@ def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
     assert rows(db, text) == found
 
 
+@pytest.mark.parametrize("worth", [100, 20])  # rows, of hundreds that are looked at
 def test_a_first_answer_does_not_wait_for_its_kernel(
-    db: gd.Database, events: list[str], monkeypatch: pytest.MonkeyPatch
+    db: gd.Database, events: list[str], monkeypatch: pytest.MonkeyPatch, worth: int
 ) -> None:
     going = compiled_later(monkeypatch)
-    db.workspace.tune(kernels_worth=100)
+    db.workspace.tune(kernels_worth=worth)
     device: Any = db.workspace.device
     try:
         found = rows(db, THREE)
@@ -164,3 +167,16 @@ def test_a_join_that_reads_more_than_expected_waits_for_its_kernel(
     assert "launched" in events
     db.workspace.device = db.workspace.here
     assert rows(db, THREE) == found
+
+
+def test_a_process_ends_after_its_compilers(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVRTC would crash while the process ends."""
+    going, device = Event(), cast(Any, db.workspace.device)
+    monkeypatch.setattr(Kernels, "_compiled", lambda *given: going.wait(60))
+    assert not device.ops.kernels.soon("", "a_kernel")
+    (task,) = device.ops.kernels._coming.values()
+    Timer(0.05, going.set).start()
+    _settle(ref(device.ops.kernels))
+    assert task.wait(0)

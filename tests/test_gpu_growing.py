@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,32 @@ def test_rows_of_more_than_62_bits() -> None:
             db["F"] = edges
             assert set(db.query(text + " ?- w(x, y, k, l).").fetchall()) == expected
     assert made == [2]
+
+
+def test_kernels_of_indexes_are_compiled_while_the_cpu_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[tuple[str, bool]] = []
+    compiled = HostDriver.kernels
+
+    def noted(driver: HostDriver, source: str, names: Any, *given: Any, **named: Any) -> Any:
+        made.extend((name, current_thread() is main_thread()) for name in names)
+        return compiled(driver, source, names, *given, **named)
+
+    monkeypatch.setattr(HostDriver, "kernels", noted)
+    driver = HostDriver()
+    driver.compiles_ahead = True
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = device = Gpu(driver)
+        db.workspace.tune(compiled_rounds_from=0)
+        db["E"] = [(x, x + 1) for x in range(9)]
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, w), p(w, z)."
+        for found in (False, True):
+            db.workspace.results.clear()
+            assert len(db.query(text)) == 25
+            assert (("next_round", True) in made) is found, made
+            for coming in [*device.walks._coming.values()]:
+                coming.result(timeout=60)
+            for task in [*device.ops.kernels._coming.values()]:
+                task.wait()
+    assert ("index_rows", False) in made and ("index_rows", True) not in made

@@ -100,15 +100,21 @@ def test_a_cut_is_the_least_and_nearest_to_the_sink() -> None:
     assert graph.least_cut() == (3.0, {"sink"})
 
 
-def test_rounds_and_launches_count_beside_rows() -> None:
+def test_rounds_launches_arrays_and_indexes_count_beside_rows() -> None:
     costs = Thresholds(
         gpu_rule=1.0, gpu_launch=0.5, gpu_rows=100.0, core_turn=2.0, core_rows=10.0,
-        loops_looked_each=50.0,
+        loops_looked_each=12.5,
     )  # fmt: skip
     rounds = Work(100.0, turns=8.0, launches=2.0)
     assert rounds.on_device(costs) == 1.0 + 8.0 + 1.0
     assert rounds.on_cores(costs, threads=1) == 16.0 + 10.0
     assert rounds.on_cores(costs, threads=16) == 16.0 + 5.0  # there is work for two threads
+    costs = Thresholds(
+        gpu_rule=0.0, gpu_launch=0.0, core_turn=0.0, array_rows=10.0, gpu_array_rows=20.0,
+        core_indexed=5.0, gpu_indexed=50.0,
+    )  # fmt: skip
+    once = Work(0.0, arrays=40.0, indexed=100.0)
+    assert once.on_device(costs) == 2.0 + 2.0 and once.on_cores(costs, threads=4) == 4.0 + 20.0
     assert Work(1.0, on_host=True).on_device(costs) == float("inf")
 
 

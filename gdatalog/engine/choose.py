@@ -36,6 +36,7 @@ Scans = Mapping[frozenset[int], int]
 SCANS = Kept[Scans](follows=True)
 # How often rows that have not changed were scanned for some columns, without constants.
 WHOLE_SCANS = Kept[Scans]()
+ARRAYS = 200.0  # launches of a join that runs once, with those of its operations on arrays
 FEWER = 8  # times fewer distinct values than rows, for an index instead of scans of all rows
 
 
@@ -130,7 +131,7 @@ def work_of_rule(plan: RulePlan, context: ExecutionContext) -> Work:
     for number, join in enumerate(plan.joins):
         first = planned_choice(plan, number, context.settings, CPU.members).breadth_first
         looked, arrays = (looked, arrays + join.cost) if first else (looked + join.cost, arrays)
-    own = Work(looked, arrays, launches=max(1, len(plan.joins)))
+    own = Work(looked, arrays, launches=ARRAYS * max(1, len(plan.joins)))
     return sum_of([own, *(work_of_rule(counts, context) for counts in plan.within)])
 
 

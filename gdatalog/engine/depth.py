@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 READ = 1 << 18  # rows of a block that are grouped at once
-# From this multiple of the rows from which kernels pay, a join waits for its kernel.
+# How many times more rows breadth-first may look at while another thread compiles the kernel; a
+# larger join waits for it.
 AHEAD = 50
 MOST_PRINTED = 512  # printed texts in the cache
 
@@ -265,7 +266,7 @@ class JoinNest:
         """Whether the join runs breadth-first while another thread compiles its kernel for a GPU:
         it is not too large for that."""
         device = self.context.device.accelerator
-        large = self.join.cost > AHEAD * self.worth
+        large = self.join.cost > AHEAD * self.worth * self.settings.thresholds.overrun
         if device is None or self.counted or large or self.reason is not None:
             return False
         return device.waits_for(self.plain, label)

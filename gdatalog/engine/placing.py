@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gdatalog.engine.choose import looked_at, work_of_rule
+from gdatalog.engine.choose import ARRAYS, looked_at, work_of_rule
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import count_of
 from gdatalog.engine.draft import StratumDraft
@@ -147,7 +147,13 @@ class ProgramPlacement:
         placeable = [own]
         for each, needs in zip(left[1:], read[1:], strict=True):
             context.limits.poll()
-            work = usual_work(each, sizes.add(each, needs.bodies, needs.arities))
+            expected = sizes.add(each, needs.bodies, needs.arities)
+            joined = {a.name for body in needs.bodies if len(body.atoms) > 1 for a in body.atoms}
+            values = [
+                float(sizes.statistics(name).rows * inputs.schemas[name].arity)
+                for name in sorted(joined.intersection(needs.names))
+            ]
+            work = replace(usual_work(each, expected), indexed=sum(values))
             placeable.append(_placeable(each, needs, work, work, context))
         names = dict.fromkeys(n for each in placeable for n in (*each.relations, *each.reads))
         rows_of = {*self.asked}.union(*(each.rows_of for each in read))
@@ -251,7 +257,7 @@ def usual_work(stratum: Stratum, expected: Expected) -> Work:
     """What is expected to evaluate a stratum, before it is planned for a device."""
     rules = max(1, len(stratum.rules))
     if not stratum.recursive:
-        return Work(expected.looked, turns=rules)
+        return Work(expected.looked, turns=rules, launches=ARRAYS)
     turns = expected.rounds * rules
     return Work(expected.looked, new=expected.rows, turns=turns, launches=KERNELS)
 

@@ -160,8 +160,12 @@ def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
     if settings.strategy == "auto" and settings.dedup == "auto" and cost <= thresholds.device_from:
         turns = LargeTurns(thresholds.device_from, thresholds.device_from_turn, context.memory)
         small = WithFallback(OnHost(rounds), (turns,), large)
-        if marked is not None and cost >= thresholds.compiled_rounds_from:
-            return WithFallback(WhenCompiled(marked), (Uncompiled(),), small), bitmaps
+        if marked is not None:
+            compiled = WithFallback(WhenCompiled(marked), (Uncompiled(),), small)
+            if cost >= thresholds.compiled_rounds_from:
+                return compiled, bitmaps
+            soon = LargeTurns(turns.least, 0, context.memory)  # a round of kernels costs little
+            small = WithFallback(OnHost(rounds), (soon,), compiled)
         return small, bitmaps
     if bitmaps and bitmap_rounds.starts_small(draft):
         until = (TooManyRows(thresholds.rounds_most),)

@@ -220,7 +220,7 @@ class Indexing:
         places: Sequence[int],
     ) -> None:  # fmt: skip
         self.tries, self.places = tries, places
-        self.kernel: CupyKernel = kernels.kernel(_SOURCE + _printed(tries, rows), "index_rows")
+        self.kernel: CupyKernel = kernels.kernel(indexing(tries, rows), "index_rows")
         self.blocks = self.kernel.resident(THREADS)
 
     def packed(self, board: Array, rows: Sequence[Columns]) -> list[Any]:
@@ -238,8 +238,9 @@ class Indexing:
             self.kernel.launch(self.blocks, THREADS, phase)
 
 
-def _printed(tries: Sequence[GrowingTrie], rows: Sequence[Columns]) -> str:
-    """The kernel that adds rows to these tries, whose relations have columns of these types."""
+def indexing(tries: Sequence[GrowingTrie], rows: Sequence[Columns]) -> str:
+    """The source of the kernel that adds rows to these tries, whose relations have columns of these
+    types."""
     parameters, bodies = ["ARRAY(i64) board", "i64 phase"], list[str]()
     for at, (trie, columns) in enumerate(zip(tries, rows, strict=True)):
         parameters += [f"i64 place{at}", f"ARRAY(i64) taken{at}"]
@@ -252,7 +253,7 @@ def _printed(tries: Sequence[GrowingTrie], rows: Sequence[Columns]) -> str:
             parameters += [f"ARRAY(i32) {name}{own}" for name in names]
         bodies += _body(at, trie)
     return (
-        f"KERNEL(index_rows)({', '.join(parameters)}) {{\n"
+        _SOURCE + f"KERNEL(index_rows)({', '.join(parameters)}) {{\n"
         "    const i64 first = thread_of_grid(), step = threads_of_grid();\n"
         + "".join(f"    {line}\n" for line in bodies)
         + "}\n"

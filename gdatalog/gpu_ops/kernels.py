@@ -7,9 +7,11 @@ module `xp`: CuPy on a GPU.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from gdatalog.gpu_ops.elementwise import Elementwise
 from gdatalog.gpu_ops.sources import whole
@@ -46,6 +48,7 @@ class Kernels:
         self.arrays = getattr(driver.xp, "kernels", None) or Elementwise(driver)
         self._known: dict[tuple[str, str], CupyKernel] = {}
         self._coming: dict[tuple[str, str], PoolTask] = {}  # that threads compile, or have tried to
+        atexit.register(_settle, ref(self))
 
     def soon(self, text: str, name: str) -> bool:
         """Whether a kernel is at hand, or is to be waited for. Otherwise another thread compiles
@@ -89,3 +92,10 @@ class Kernels:
         kernel = self.kernel(text_of(types, text), name)
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
+
+
+def _settle(kernels: ref[Kernels]) -> None:
+    """Waits for what is being compiled when the process ends, which would crash the compiler."""
+    found = kernels()
+    for task in [] if found is None else [*found._coming.values()]:
+        task.wait()

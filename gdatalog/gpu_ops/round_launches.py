@@ -36,6 +36,20 @@ class RoundLoops:
     into: int
 
 
+def grown_of(run: LoopRun) -> list[tuple[str, str, GrowingTrie, int]]:
+    """Where loops read arrays of indexes that grow, which are told of it."""
+    found = [
+        (argument.name, argument.kind, trie, argument.levels[0].depth)
+        for argument in run.printed.arguments
+        if argument.levels
+        for trie in [cast(Any, run.tries[run.printed.which[argument.levels[0].trie]])]
+        if isinstance(trie, GrowingTrie)
+    ]
+    for _, kind, trie, depth in found:
+        trie.reads(depth, kind)
+    return found
+
+
 class RoundLaunch(Launch):
     """The launch of a rule in every round; `at` is where its words are on the board."""
 
@@ -43,16 +57,7 @@ class RoundLaunch(Launch):
         run = loops.run
         with run.limits.watch.work("compiling", run.label):
             known, kernel = walks.kernel(run)
-        # Where it reads arrays of indexes that grow.
-        self.grown = [
-            (argument.name, argument.kind, trie, argument.levels[0].depth)
-            for argument in run.printed.arguments
-            if argument.levels
-            for trie in [cast(Any, run.tries[run.printed.which[argument.levels[0].trie]])]
-            if isinstance(trie, GrowingTrie)
-        ]
-        for _, kind, trie, depth in self.grown:
-            trie.reads(depth, kind)
+        self.grown = grown_of(run)
         super().__init__(walks.buffers, known, kernel, run, {})
         self.follows, self.into, self.at = loops.follows, loops.into, at
         # The kernel that appends its rows, its blocks and arguments.

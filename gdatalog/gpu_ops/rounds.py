@@ -22,12 +22,12 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.calls import GiveUp, Outside
+from gdatalog.calls import GiveUp, LoopRun, Outside
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS, THREADS, Reason, Word
-from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of
+from gdatalog.gpu_ops.growing import Indexing, RowNumbers, groups_of, indexing
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.kernels import Kernels
-from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending
+from gdatalog.gpu_ops.round_launches import APPENDING, RoundLaunch, RoundLoops, appending, grown_of
 from gdatalog.gpu_ops.round_memory import RoundMemory
 from gdatalog.gpu_ops.rows import Array, Columns
 from gdatalog.gpu_ops.walk import Walks
@@ -76,8 +76,23 @@ class DeviceRounds:
         self.found.append(0)
         self.memory.charge_tiles(self.limits)
 
+    def soon(self, runs: Sequence[LoopRun]) -> bool:
+        """Whether the kernels that add rows to the indexes of rules are at hand. Otherwise other
+        threads compile them."""
+        for run in runs:
+            grown_of(run)
+        owners = [(trie, rows.columns) for rows in self.relations for trie in rows.tries]
+        at_hand = True
+        for group in groups_of([trie for trie, _ in owners]):
+            tries, columns = [owners[at][0] for at in group], [owners[at][1] for at in group]
+            at_hand &= self.kernels.soon(indexing(tries, columns), "index_rows")
+        return at_hand
+
     def prepare(self) -> None:
         """Prepares what rules share, and makes room for the first round."""
+        for launch in self.launches:
+            text = appending(launch.pool.outputs, self.relations[launch.into].columns)
+            self.kernels.soon(text, "append_rows")
         self.followers = [launch for launch in self.launches if launch.follows is not None]
         self.next, self.resume = (
             self.kernels.kernel('#include "rounds.cuh"\n', name)

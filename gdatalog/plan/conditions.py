@@ -51,8 +51,8 @@ class LargeTurns:
     most: int
 
     def __str__(self) -> str:
-        rows = f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
-        return f"{rows} and the device has room"
+        turns = f" a rule looks at {self.each:,} at a time and" if self.each else ""
+        return f"after {self.least:,} rows, if{turns} the device has room"
 
 
 @dataclass(frozen=True, slots=True)

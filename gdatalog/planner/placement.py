@@ -14,6 +14,8 @@ from gdatalog.planner.least_cut import FlowGraph
 from gdatalog.records import dataclass, field
 from gdatalog.settings import Thresholds
 
+EACH = 4.0  # times the rows that loops look at for each further thread, to keep it busy
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -37,7 +39,7 @@ class Work:
 
     def on_cores(self, thresholds: Thresholds, threads: int) -> float:
         """Its seconds on the CPU."""
-        used = max(1.0, min(float(threads), self.looked / thresholds.loops_looked_each))
+        used = max(1.0, min(float(threads), self.looked / (EACH * thresholds.loops_looked_each)))
         rows = self.looked / (thresholds.core_rows * used) + self.arrays / thresholds.array_rows
         rows += self.new / thresholds.core_new_rows + self.indexed / thresholds.core_indexed
         return self.turns * thresholds.core_turn + rows
@@ -54,12 +56,14 @@ class Work:
 
 def sum_of(works: Sequence[Work]) -> Work:
     """The work of several rules, one after the other."""
+    turns = sum([each.turns for each in works])
     return Work(
         sum([each.looked for each in works]),
         sum([each.arrays for each in works]),
         sum([each.new for each in works]),
         sum([each.indexed for each in works]),
-        sum([each.turns * each.launches for each in works]),
+        turns,
+        sum([each.turns * each.launches for each in works]) / max(1.0, turns),
         everywhere=True,
     )
 

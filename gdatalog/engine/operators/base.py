@@ -11,8 +11,7 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 
-# Launches that a turn of a rule takes on a device: of kernels for a round, of array operations.
-KERNELS, ARRAYS = 3.0, 200.0
+KERNELS = 3.0  # launches that a turn of a rule takes on a device, in rounds of kernels
 
 
 class LeafOperator:

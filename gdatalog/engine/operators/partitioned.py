@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.engine.choose import ARRAYS
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.derived import count_of
 from gdatalog.engine.device import CPU, shared_by
@@ -55,7 +56,8 @@ class Partitioned(LeafOperator):
         return self.of.pairs
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
-        return Work(expected.looked, turns=len(self.rules), everywhere=True)
+        turns, launches = len(self.rules), 2 * ARRAYS  # of rows to begin with, and of the answer
+        return Work(expected.looked, turns=turns, launches=launches, everywhere=True)
 
     def begun(
         self, inputs: StratumInputs, prepared: PreparedFixpoint | None = None

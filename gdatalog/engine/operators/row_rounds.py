@@ -253,6 +253,9 @@ class RowRounds:
         for text in () if self.context.metrics.lasting or len(texts) == 1 else texts:
             self.device.loops_soon(*text)  # several threads compile
         coming = [self.context.waits_for([text]) for text in texts]
+        runs = [one.nest.loop_run(one.of.plan.relation, one.counts) for one in self.followers]
+        if not rounds.soon(runs) and self.context.compiled:
+            return False
         if any(coming):
             self.only_rest_waits = not any(coming[: self.count])
             return False

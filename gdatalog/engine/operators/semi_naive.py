@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from gdatalog.engine.choose import ARRAYS
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
@@ -18,7 +19,7 @@ from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.operators.base import ARRAYS, LeafOperator
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.replanning import Replanning
