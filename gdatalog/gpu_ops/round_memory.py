@@ -62,9 +62,12 @@ class RoundMemory:
         kernels need other arguments than before."""
         rows, needed = self.relations[number], self.needed(number, rounds)
         first = rows.begin if rows.passing else 0
-        needed, ample = needed - first, min(rows.most, 2 * self.needed(number, 2 * rounds))
+        needed, ample = needed - first, self.needed(number, 2 * rounds)
         if rows.marks is None:
             ample = max(2 * rows.count, self.needed(number, 4 * rounds))
+        else:  # what is copied doubles
+            ample += ample if self.driver.arena is None else rows.count // 2
+        ample = min(rows.most, ample)
         room = self._room(limits)
         if rows.bytes_for(needed) > room:
             raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
