@@ -39,7 +39,6 @@ HOST_ONLY = {
     "test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault",
     "test_a_kernel_that_leaves_the_memory_of_its_range_is_a_fault",
     "test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps",
-    "test_a_round_is_three_launches_and_one_wait",
     "test_a_small_fixpoint_runs_on_the_first_once_it_is_compiled",
     "test_a_small_first_answer_waits_for_no_kernel_of_its_own",
     "test_a_wait_for_a_kernel_can_be_interrupted",
