@@ -60,6 +60,7 @@ HOST_ONLY = {
     "test_rounds_are_one_launch_and_one_wait",
     "test_rounds_that_were_recorded_stay_so_while_rows_grow_in_place",
     "test_rounds_that_are_under_way_can_be_stopped",
+    "test_rules_of_a_round_run_side_by_side",
     "test_rules_that_differ_in_names_share_a_kernel",
     "test_small_work_waits_for_no_kernel",
     "test_the_rounds_of_a_fixpoint_move_nothing",

@@ -14,8 +14,9 @@ from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.round_launches import RoundLaunch
 from gdatalog.limits import Limits
 
-# The share of the memory beside the bitmaps that rows may take: if they grow in place, if not.
-MOST_ROWS = (0.5, 0.25)
+# The share of the memory beside the bitmaps that rows may take if they grow in place; if they are
+# copied.
+IN_PLACE_SHARE, COPIED_SHARE = 0.5, 0.25
 HELD, TILES = "rows of rounds", "lists of tiles"  # owners of the account
 
 
@@ -62,9 +63,12 @@ class RoundMemory:
         kernels need other arguments than before."""
         rows, needed = self.relations[number], self.needed(number, rounds)
         first = rows.begin if rows.passing else 0
-        needed, ample = needed - first, min(rows.most, 2 * self.needed(number, 2 * rounds))
+        needed, ample = needed - first, self.needed(number, 2 * rounds)
         if rows.marks is None:
             ample = max(2 * rows.count, self.needed(number, 4 * rounds))
+        else:  # what is copied doubles
+            ample += ample if self.driver.arena is None else rows.count // 2
+        ample = min(rows.most, ample)
         room = self._room(limits)
         if rows.bytes_for(needed) > room:
             raise MemoryLimitError(f"new rows do not fit {self.driver.name}")
@@ -74,7 +78,8 @@ class RoundMemory:
 
     def _room(self, limits: Limits) -> int:
         """The bytes that a relation's rows may take now."""
-        held, share = self.held, MOST_ROWS[self.driver.arena is None]
+        share = COPIED_SHARE if self.driver.arena is None else IN_PLACE_SHARE
+        held = self.held
         charged = limits.account.held.get(HELD, 0)
         most = share * (limits.spare() + charged)
         return int(min(most, self.driver.free_memory() * share + held))
