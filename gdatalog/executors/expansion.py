@@ -82,7 +82,7 @@ class FrontierExpansion:
             yield from self._expand_fused(step, *fused)
             return
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
-        for frontier, lists, _ in self._parts(self._entries(choices)):
+        for frontier, lists, _ in self._parts(choices):
             if frontier.size == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
@@ -91,11 +91,12 @@ class FrontierExpansion:
             done += frontier.size
 
     def _parts(
-        self, choices: Sequence[ListEntries]
+        self, lists: Sequence[Lists]
     ) -> Iterator[tuple[Frontier, ListEntries, Array | None]]:
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
+        choices = [one if isinstance(one, ListEntries) else self._entry(one) for one in lists]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return
@@ -127,7 +128,7 @@ class FrontierExpansion:
                 return None
             once = self._shared(step, tests)
             return self._counted(step, tests, total) if once is None else once.lengths
-        (lists,) = self._entries(self._choices(step)[:1])
+        lists = self._entry(self._choices(step)[0])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -148,7 +149,7 @@ class FrontierExpansion:
             self._tried(level.tried)
             return found
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
-        for frontier, lists, rows in self._parts(self._entries(choices)):
+        for frontier, lists, rows in self._parts(choices):
             sought, _ = self._others(step, frontier, lists)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
@@ -240,7 +241,7 @@ class FrontierExpansion:
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = inner._entries(inner._choices(step))
+        choices = [inner._entry(lists) for lists in inner._choices(step)]
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
@@ -255,14 +256,12 @@ class FrontierExpansion:
         level = self.met.lists(ops)
         return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _entries(self, choices: Sequence[Lists]) -> list[ListEntries]:
-        """These lists, each with where it begins and ends."""
-        return [
-            ListEntries(one.values, *self.ops.ranges(*one[:3]), source=one.source)
-            if isinstance(one, ListRanges)
-            else one
-            for one in choices
-        ]
+    def _entry(self, lists: Lists) -> ListEntries:
+        """These lists with where each begins and ends."""
+        if isinstance(lists, ListEntries):
+            return lists
+        found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
+        return ListEntries(lists.values, *found, source=lists.source)
 
     def _choices(self, step: Join) -> list[Lists]:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
@@ -281,7 +280,12 @@ class FrontierExpansion:
                 for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
-            choices.append(ListRanges(level, frontier.column(part.trie), bounds, place))
+            parents = frontier.column(part.trie)
+            if self.ops.fused is None:
+                found = self.ops.ranges(level, parents, bounds)
+                choices.append(ListEntries(level.values, *found, source=place))
+            else:
+                choices.append(ListRanges(level, parents, bounds, place))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
