@@ -53,6 +53,16 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
 _LONGEST = 1 << 50  # longer ranges could never complete
 
 
+def _others(lookups: dict[int, Lookup], expanded: int) -> tuple[list[Lookup], list[int]]:
+    """The look-ups of expanded values, and the lists in which their positions are needed: first
+    the expanded one, then some of the others."""
+    own = lookups.pop(expanded)
+    if ROOTS in lookups and REUSED not in lookups:
+        lookups = {ROOTS: lookups.pop(ROOTS), **lookups}  # an index costs less than a search
+    asked = [source for source, lookup in lookups.items() if lookup.wanted]
+    return list(lookups.values()), [expanded] * own.wanted + asked
+
+
 class FrontierExpansion:
     """The children of one frontier under one step."""
 
@@ -150,7 +160,7 @@ class FrontierExpansion:
             return found
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(choices):
-            sought, _ = self._others(step, frontier, lists)
+            sought, _ = _others(self._lookups(step, frontier, lists.source), lists.source)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
             for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
@@ -374,7 +384,7 @@ class FrontierExpansion:
     ) -> Iterator[Frontier]:
         ops = self.ops
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-        sought, names = self._others(step, frontier, lists)
+        sought, names = _others(self._lookups(step, frontier, lists.source), lists.source)
         placed = lists.source in names
         for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
@@ -418,18 +428,6 @@ class FrontierExpansion:
             asked = any(self._asks(part) for part in step.participants if part.depth == 0)
             found[ROOTS] = Lookup(self._roots(step)[0], None, asked)
         return found
-
-    def _others(
-        self, step: Join, frontier: Frontier, lists: ListEntries
-    ) -> tuple[list[Lookup], list[int]]:
-        """The look-ups of expanded values, and whether their positions are needed: first those of
-        the expanded list, then some of the others."""
-        lookups = self._lookups(step, frontier, lists.source)
-        own = lookups.pop(lists.source)
-        if ROOTS in lookups and REUSED not in lookups:
-            lookups = {ROOTS: lookups.pop(ROOTS), **lookups}  # an index costs less than a search
-        asked = [source for source, lookup in lookups.items() if lookup.wanted]
-        return list(lookups.values()), [lists.source] * own.wanted + asked
 
     def _asks(self, part: Participant) -> bool:
         """Whether the position in a participant's trie is needed afterwards."""
