@@ -101,12 +101,12 @@ class FrontierExpansion:
             done += frontier.size
 
     def _parts(
-        self, lists: Sequence[Lists]
+        self, given: Sequence[Lists]
     ) -> Iterator[tuple[Frontier, ListEntries, Array | None]]:
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
-        choices = [one if isinstance(one, ListEntries) else self._entry(one) for one in lists]
+        choices = [one if isinstance(one, ListEntries) else self._entry(one) for one in given]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return
@@ -185,7 +185,7 @@ class FrontierExpansion:
                 if wanted is not None and not wanted[0]:
                     return
             self.tried += size
-            own = {step.variable: values[skip : skip + size]}
+            own: dict[Key, Array] = {step.variable: values[skip : skip + size]}
             child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
             self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
             child.level, child.whole = step.variable, take < 0
