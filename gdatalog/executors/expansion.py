@@ -53,6 +53,16 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
 _LONGEST = 1 << 50  # longer ranges could never complete
 
 
+def _others(lookups: dict[int, Lookup], expanded: int) -> tuple[list[Lookup], list[int]]:
+    """The look-ups of expanded values, and the lists in which their positions are needed: first
+    the expanded one, then some of the others."""
+    own = lookups.pop(expanded)
+    if ROOTS in lookups and REUSED not in lookups:
+        lookups = {ROOTS: lookups.pop(ROOTS), **lookups}  # an index costs less than a search
+    asked = [source for source, lookup in lookups.items() if lookup.wanted]
+    return list(lookups.values()), [expanded] * own.wanted + asked
+
+
 class FrontierExpansion:
     """The children of one frontier under one step."""
 
@@ -82,7 +92,7 @@ class FrontierExpansion:
             yield from self._expand_fused(step, *fused)
             return
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
-        for frontier, lists, _ in self._parts(self._entries(choices)):
+        for frontier, lists, _ in self._parts(choices):
             if frontier.size == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
@@ -91,11 +101,12 @@ class FrontierExpansion:
             done += frontier.size
 
     def _parts(
-        self, choices: Sequence[ListEntries]
+        self, given: Sequence[Lists]
     ) -> Iterator[tuple[Frontier, ListEntries, Array | None]]:
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
+        choices = [one if isinstance(one, ListEntries) else self._entry(one) for one in given]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return
@@ -127,7 +138,7 @@ class FrontierExpansion:
                 return None
             once = self._shared(step, tests)
             return self._counted(step, tests, total) if once is None else once.lengths
-        (lists,) = self._entries(self._choices(step)[:1])
+        lists = self._entry(self._choices(step)[0])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -148,8 +159,8 @@ class FrontierExpansion:
             self._tried(level.tried)
             return found
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
-        for frontier, lists, rows in self._parts(self._entries(choices)):
-            sought, _ = self._others(step, frontier, lists)
+        for frontier, lists, rows in self._parts(choices):
+            sought, _ = _others(self._lookups(step, frontier, lists.source), lists.source)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
             for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
@@ -174,7 +185,7 @@ class FrontierExpansion:
                 if wanted is not None and not wanted[0]:
                     return
             self.tried += size
-            own = {step.variable: values[skip : skip + size]}
+            own: dict[Key, Array] = {step.variable: values[skip : skip + size]}
             child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
             self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
             child.level, child.whole = step.variable, take < 0
@@ -240,7 +251,7 @@ class FrontierExpansion:
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = inner._entries(inner._choices(step))
+        choices = [inner._entry(lists) for lists in inner._choices(step)]
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
@@ -255,14 +266,12 @@ class FrontierExpansion:
         level = self.met.lists(ops)
         return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _entries(self, choices: Sequence[Lists]) -> list[ListEntries]:
-        """These lists, each with where it begins and ends."""
-        return [
-            ListEntries(one.values, *self.ops.ranges(*one[:3]), source=one.source)
-            if isinstance(one, ListRanges)
-            else one
-            for one in choices
-        ]
+    def _entry(self, lists: Lists) -> ListEntries:
+        """These lists with where each begins and ends."""
+        if isinstance(lists, ListEntries):
+            return lists
+        found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
+        return ListEntries(lists.values, *found, source=lists.source)
 
     def _choices(self, step: Join) -> list[Lists]:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
@@ -281,7 +290,12 @@ class FrontierExpansion:
                 for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
-            choices.append(ListRanges(level, frontier.column(part.trie), bounds, place))
+            parents = frontier.column(part.trie)
+            if self.ops.fused is None:
+                found = self.ops.ranges(level, parents, bounds)
+                choices.append(ListEntries(level.values, *found, source=place))
+            else:
+                choices.append(ListRanges(level, parents, bounds, place))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -387,7 +401,7 @@ class FrontierExpansion:
     ) -> Iterator[Frontier]:
         ops = self.ops
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-        sought, names = self._others(step, frontier, lists)
+        sought, names = _others(self._lookups(step, frontier, lists.source), lists.source)
         placed = lists.source in names
         for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
@@ -431,18 +445,6 @@ class FrontierExpansion:
             asked = any(self._asks(part) for part in step.participants if part.depth == 0)
             found[ROOTS] = Lookup(self._roots(step)[0], None, asked)
         return found
-
-    def _others(
-        self, step: Join, frontier: Frontier, lists: ListEntries
-    ) -> tuple[list[Lookup], list[int]]:
-        """The look-ups of expanded values, and whether their positions are needed: first those of
-        the expanded list, then some of the others."""
-        lookups = self._lookups(step, frontier, lists.source)
-        own = lookups.pop(lists.source)
-        if ROOTS in lookups and REUSED not in lookups:
-            lookups = {ROOTS: lookups.pop(ROOTS), **lookups}  # an index costs less than a search
-        asked = [source for source, lookup in lookups.items() if lookup.wanted]
-        return list(lookups.values()), [lists.source] * own.wanted + asked
 
     def _asks(self, part: Participant) -> bool:
         """Whether the position in a participant's trie is needed afterwards."""

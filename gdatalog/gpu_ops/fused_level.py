@@ -20,7 +20,7 @@ from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
-MOST = 1 << 32
+AT_ONCE = 1 << 32
 SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
 
 
@@ -60,7 +60,7 @@ class FusedLevel:
                 sizes.append(self._rows * one.level.longest)
             elif one.size is not None:
                 sizes.append(one.size)
-        self.most = min(sizes, default=MOST)  # no fewer candidates than there are
+        self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin
@@ -88,7 +88,7 @@ class FusedLevel:
         if self._ends is None:
             self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, MOST) // TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._lists.args, *outs, ops.state_of(rows), rows]
             ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
@@ -110,7 +110,7 @@ class FusedLevel:
     def expand(self, start: int, room: int) -> FusedRows:
         """The rows from entry `start` on, at most `room`. Waits for their number."""
         ops, xp = self.ops, self.ops.xp
-        most = min(self.most - start, MOST)
+        most = min(self.most - start, AT_ONCE)
         room = max(1, min(room, most))
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
@@ -159,7 +159,7 @@ class FusedLevel:
 
     def _count(self, counts: Array, way: str) -> int:
         args, text = self._rows_of(), self.texts(way)["count_level"]
-        most, start = min(self.most, MOST), 0
+        most, start = min(self.most, AT_ONCE), 0
         while True:
             these = [*args, counts, self._rows, start, most]
             self.ops.kernels.launch(text, "count_level", {}, most, these)

@@ -257,7 +257,7 @@ class LevelText(GivenArrays):
         return [
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL_OF_BLOCKS(5, {name})({', '.join([*params, *self.params, *outs])},",
+            f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
             f"    i64 rows, i64 from, {numbers}) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
