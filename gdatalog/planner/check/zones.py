@@ -21,7 +21,7 @@ Zone = str | None
 Zones = dict[str, list[Zone]]  # of the columns of each relation
 # An expression, another one or a column's zone, and the words for that.
 Pair = tuple[Node, Node | Zone, str]
-_KEEPING = frozenset({"min", "max", "any_value"})
+_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead"})
 
 
 def with_zones(
@@ -138,6 +138,8 @@ class _Scope:
                 for arg in args:
                     zone = common(zone, self.of(arg, known))
                 return zone
+            case s.HeadAggregate("top", (_, item, *_)):
+                return self.of(item, known)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets) if kind in _KEEPING:
                 return self.of(targets[0], known)
         return None
