@@ -48,7 +48,8 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
     library = type(column).__module__.partition(".")[0]
     if library == "polars":
         column = pa.chunked_array(column)
-    dtype = column.type if library in ("polars", "pyarrow") else getattr(column, "dtype", None)
+    arrow = library in ("polars", "pyarrow")
+    dtype: Any = column.type if arrow else getattr(column, "dtype", None)
     times = found == "timestamp"
     if dtype is None:  # Python's values have one dtype; their times may have a zone
         return zoned(_zone_of_values(column)) if times else None
