@@ -65,7 +65,7 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             "a column needs a name before its type", before.span, f"as in x: {before.value}"
         )
     if name == "decl" and before and before.type == "NAME" and untyped:
-        hint = f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp"
+        hint = f"as in {before.value}: int; the types are {', '.join(TYPE_NAMES)}"
         return mistake("a column needs a type", before.span, hint)
     if name in ("input", "output", "include") and token and token.type == "RPAR":
         return mistake("something is missing before this parenthesis", token.span, FORMS[name])

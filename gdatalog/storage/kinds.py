@@ -40,6 +40,7 @@ _FIXED: dict[TypeName, str] = {
     "date": "object",
     "duration": "timedelta64[ns]",
 }
+_UNITS = ("s", "ms", "us", "ns")  # others only NumPy has
 Kinds = tuple[Kind | None, ...]  # of all columns; empty: None for each
 
 
@@ -48,7 +49,8 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
     library = type(column).__module__.partition(".")[0]
     if library == "polars":
         column = pa.chunked_array(column)
-    dtype = column.type if library in ("polars", "pyarrow") else getattr(column, "dtype", None)
+    arrow = library in ("polars", "pyarrow")
+    dtype: Any = column.type if arrow else getattr(column, "dtype", None)
     times = found == "timestamp"
     if dtype is None:  # Python's values have one dtype; their times may have a zone
         return zoned(_zone_of_values(column)) if times else None
@@ -59,9 +61,9 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
         return Kind("object", zone, dtype) if kept else zoned(zone) if zone is not None else None
     if of not in ("numpy", "pandas", "pyarrow") or str(dtype) == _FIXED.get(found):
         return None
-    if isinstance(dtype, np.dtype) and dtype.kind in "Mm" and found != "date":
-        if np.datetime_data(dtype)[0] not in ("s", "ms", "us", "ns"):  # no other library has these
-            return zoned(NAIVE) if times else None
+    counted = isinstance(dtype, np.dtype) and dtype.kind in "Mm" and found != "date"
+    if counted and np.datetime_data(dtype)[0] not in _UNITS:
+        return zoned(NAIVE) if times else None
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         inner = kind_of(categories, found)
