@@ -129,9 +129,7 @@ def main(
     return int(wrong)
 
 
-def _done(
-    earlier: Sequence[Run], paper: str, kind: str, cap: float
-) -> dict[tuple[str, str], Row]:
+def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tuple[str, str], Row]:
     """The rows that a paper has already, by what they are of; what was stopped is tried again if it
     may take longer now."""
     rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]

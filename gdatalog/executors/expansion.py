@@ -326,8 +326,25 @@ class FrontierExpansion:
                 values, positions = self.ops.intersect(lists)
                 bounds = self.ops.xp.arange(2) * len(values)
                 found = self.ops.level_of(values, bounds), positions
+            if step.least and len(parts) == len(step.participants):
+                found = self._long_enough(step, *found)
             self.walk.roots[id(step)] = found
         return found
+
+    def _long_enough(
+        self, step: Join, level: TrieLevel, positions: Sequence[Array | None]
+    ) -> Roots:
+        """The values of roots whose lists below have as many values as the step needs."""
+        xp = self.ops.xp
+        marks = xp.ones(len(level), dtype=bool)
+        for place, least in step.least:
+            lengths = xp.diff(self.walk.tries[step.participants[place].trie].levels[1].offsets)
+            at = positions[place]
+            marks &= (lengths if at is None else lengths[at]) >= least
+        kept = self.ops.survivors(marks)
+        bounds = xp.arange(2) * len(kept)
+        places = [kept if at is None else at[kept] for at in positions]
+        return self.ops.level_of(level.values[kept], bounds), places
 
     def _reused(
         self, step: Join, frontier: Frontier

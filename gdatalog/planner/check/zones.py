@@ -32,8 +32,6 @@ def with_zones(
 ) -> dict[str, Schema]:
     """The schemas with the kinds that columns have when they leave. Rows of rules and facts have no
     dtype of their own, so the columns of their relations keep zones only."""
-    if not any(schema.kinds for schema in schemas.values()):
-        return dict(schemas)
     zones: Zones = {
         name: [zone_at(schema.kinds, at) for at in range(schema.arity)]
         for name, schema in schemas.items()
