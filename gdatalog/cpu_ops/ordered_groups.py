@@ -32,7 +32,8 @@ class OrderedRows:
 
     def _changes(self, columns: Sequence[Array]) -> Array:
         if not columns:
-            return np.arange(len(self.order)) == 0
+            alone: Array = np.arange(len(self.order)) == 0
+            return alone
         return row_firsts([column[self.order] for column in columns])
 
     def starts(self) -> Array:
