@@ -198,8 +198,8 @@ ORDER = {
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values
-        domains order aggregate_items list_reuse candidates components conjunction build join rewrite
-        program rule least_cut placement pipeline __init__
+        domains order aggregate_items list_reuse candidates components conjunction build join
+        rewrite program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
