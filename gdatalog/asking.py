@@ -171,7 +171,7 @@ def _answer(
     values = {name: value for name, (_, value) in typed.items()}
     context = session.bound_context(bound.compiled, values)
     part = AnswerPart.of(bound.compiled.cut, values, limit)
-    relation = bound.relation(context, part.needed)
+    relation = bound.relation(context, part.needs()[0])
     if relation is None:
         return None
     cautions, compiled = context.scope.cautions.values(), bound.compiled

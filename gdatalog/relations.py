@@ -58,18 +58,13 @@ class AnswerPart:
         given = [each for each in (own, limit) if each is not None]
         return AnswerPart(min(given, default=None), cut.order, offset or 0)
 
-    @property
-    def needed(self) -> int | None:
-        """How many rows of the relation are enough; None: it takes all of them."""
-        if self.order or self.limit is None:
-            return None
-        return max(1, self.offset + self.limit)
-
-    def needs(self, max_rows: int | None) -> tuple[int | None, int | None]:
-        """`needed`, and `max_rows` unless the answer cannot have more rows in any case."""
-        if max_rows is None or (self.limit is not None and self.limit <= max_rows):
-            return self.needed, None
-        return self.needed, max_rows
+    def needs(self, max_rows: int | None = None) -> tuple[int | None, int | None]:
+        """How many rows of the relation are enough, None if it takes all of them; and `max_rows`
+        unless the answer cannot have more rows in any case."""
+        limit = self.limit
+        needed = None if self.order or limit is None else max(1, self.offset + limit)
+        within = max_rows is None or (limit is not None and limit <= max_rows)
+        return needed, None if within else max_rows
 
     def of_result(self, result: Result) -> Result:
         """These rows of the relation's; the result says so if the limit has cut off others."""

@@ -158,7 +158,7 @@ class Result:
             return Result(relation, self._symbols, [relation.keys])
         of = relation.types, self._symbols, order
         few = first is not None and 2 * first < len(self)
-        found = first_rows(self._rows(), *of, first) if few else sorted_rows(self._keys(), *of)
+        found = first_rows(self._rows(), *of, first or 0) if few else sorted_rows(self._keys(), *of)
         return Result(relation, self._symbols, [found])
 
     def head(self, n: int) -> Result:

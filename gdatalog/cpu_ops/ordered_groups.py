@@ -32,12 +32,14 @@ class OrderedRows:
 
     def _changes(self, columns: Sequence[Array]) -> Array:
         if not columns:
-            return np.arange(len(self.order)) == 0
+            alone: Array = np.arange(len(self.order)) == 0
+            return alone
         return row_firsts([column[self.order] for column in columns])
 
     def starts(self) -> Array:
         """Where the group of each row begins."""
-        return np.maximum.accumulate(np.where(self.opens, np.arange(len(self.order)), 0))
+        found: Array = np.maximum.accumulate(np.where(self.opens, np.arange(len(self.order)), 0))
+        return found
 
     def in_place(self, values: Array) -> Array:
         """Values of the sorted rows, at the rows' own places."""
@@ -121,7 +123,7 @@ def _top_of_all(item: Array, keys: Sequence[Array], most: int) -> Array:
     length = len(item)
     wanted = most
     while True:
-        places = first_of(keys, min(wanted, length))
+        places = first_of(tuple(keys), min(wanted, length))
         _, firsts = np.unique(item[places], return_index=True)
         if len(firsts) >= most or wanted >= length:
             return places[np.sort(firsts)[:most]]

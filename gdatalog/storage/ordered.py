@@ -87,7 +87,8 @@ def _divided(
 ) -> tuple[list[Columns], list[Columns]]:
     """The rows before the `count`-th value of a column, or the last one, and those that have it."""
     last = _value_at(rows, by, ranks, count)
-    sure, ties = [], []
+    sure: list[Columns] = []
+    ties: list[Columns] = []
     for part in rows:
         current_watch().poll()
         key = _key(part, by, ranks)

@@ -61,12 +61,12 @@ class Ordered(LeafOperator):
         context.limits.look(relation.length)
         assert isinstance(self.rule.body, Atom)
         rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params)
-        columns = rows.picked(self.functions[0]) if _picks(self.functions) else rows.numbered()
-        columns = tuple(map(narrow, columns))
+        found = rows.picked(self.functions[0]) if _picks(self.functions) else rows.numbered()
+        columns = tuple(map(narrow, found))
         count = len(columns[0])
         record.end({schema.name: count})
-        found = Relation.of_blocks(schema.columns, schema.types, [columns], count, True)
-        return {schema.name: found}
+        of = schema.columns, schema.types
+        return {schema.name: Relation.of_blocks(*of, [columns], count, True)}
 
 
 def applies(stratum: Stratum) -> Ordered | None:
