@@ -54,11 +54,16 @@ class Opener:
             gd.connect(device=device).close()  # tells what is missing
             driver = gpu_driver()
             if not pages:
-                driver._looked, driver._virtual = True, None
+                without_pages(driver)
             self._drivers[pages] = Clocked(driver)
         db = gd.connect(device="cpu", **options)
         db.workspace.device = Gpu(self._drivers[pages], options.get("memory_limit"))
         return db
+
+
+def without_pages(driver: Any) -> None:
+    """A driver for which the GPU has no pages of virtual memory."""
+    driver._virtual[True] = None
 
 
 def main(
