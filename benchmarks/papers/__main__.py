@@ -107,6 +107,7 @@ def main(
         if run.kind == "cpu" != kind and row.checked and not row.trouble
     }
     command = "python -m benchmarks.papers"
+    command += " --go-on" if options.go_on else ""
     command += " --full" if options.full else ""
     command += f" --device {options.device}" if options.device != "cpu" else ""
     for name in ("cap", "minutes"):
