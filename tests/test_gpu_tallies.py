@@ -20,7 +20,7 @@ import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.engine import depth
 from gdatalog.engine.rules import signed_sum
-from gdatalog.gpu_ops import kept_lists
+from gdatalog.gpu_ops import kept_lists, launch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.loops import loops_of
@@ -45,6 +45,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
+# Of a block in shared memory: for a table, for a part of one, for none.
+ROOMS = (40 << 10, launch.TEAMS * (launch.TAKEN + 64), 0)
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 SQUARES = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), distinct(a, b, c, d)."
 
@@ -68,7 +70,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrintedPlan]]:
 
 def device_of(number: int) -> Gpu:
     driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
-    driver.room = (40 << 10, 0)[number // 5 % 2]  # with teams, or without
+    driver.room = ROOMS[number // 5 % len(ROOMS)]
     return Gpu(driver)
 
 
@@ -112,9 +114,10 @@ def test_long_lists_are_read_one_after_the_other(printed: list[PrintedPlan]) -> 
     assert any("_its_high" in loops_of(plan).source for plan in printed)
 
 
-@pytest.mark.parametrize("room", [40 << 10, 300])
+@pytest.mark.parametrize("room", ROOMS)
 def test_the_tiles_of_a_block_have_one_table(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In shared memory, if all keys fit; else each tile has a table."""
+    """In shared memory, or a part of it; else each tile has a table. At the end, with small units,
+    each tile has one again."""
     sizes: list[int] = []
     monkeypatch.setattr(HostKernel, "enlarge", lambda kernel, size: sizes.append(size))
     found = []
@@ -128,7 +131,7 @@ def test_the_tiles_of_a_block_have_one_table(room: int, monkeypatch: pytest.Monk
         db.workspace.force(tile=32)
         found.append(db.query(SQUARES).fetchall())
     assert found[0] == found[1]
-    assert bool(sizes) == (room > 300)
+    assert bool(sizes) == (room > 0)
 
 
 @pytest.mark.slow

@@ -77,6 +77,9 @@ def test_a_frame_comes_back_as_it_was(frame: pd.DataFrame) -> None:
         db.insert("t", frame)
         same(db["t"].df(), frame)
         same(db["t"].head(0).df(), frame.head(0))
+        with gd.connect(device="cpu") as other:
+            other["t"] = db["t"]
+            same(other["t"].df(), frame)
         assert db.query("?- t.").df().dtypes.equals(frame.dtypes)
         assert set(db["t"].to_numpy().dtype.names) == {*frame}
         assert db["t"].to_arrow().num_rows == db["t"].to_polars().height == len(db["t"])
@@ -104,6 +107,28 @@ def test_every_dtype(type: str, values: Any, dtypes: list[Any]) -> None:
             db["t"] = frame
             assert db["t"].dtypes == (type,)
             same(db["t"].df(), frame)
+
+
+def test_units_of_numpy_alone() -> None:
+    data = {
+        "t": np.array(["2024-02", "2024-03"], "M8[M]"),
+        "h": np.array([1, 2], "m8[h]"),
+        "d": np.array(["2024-02-29", "2024-03-01"], "M8[D]"),
+    }
+    with gd.connect(device="cpu") as db:
+        db["t"] = data
+        assert [str(dtype) for dtype in db["t"].df().dtypes] == [
+            "datetime64[ns]", "timedelta64[ns]", "object",
+        ]  # fmt: skip
+        assert db["t"].to_numpy()["d"].dtype == "M8[D]"
+        assert db["t"].to_arrow().schema.types == [
+            pa.timestamp("ns"), pa.duration("ns"), pa.date32(),
+        ]  # fmt: skip
+        db.run(".decl m(d: timestamp)")
+        for days in (data["d"], pa.array(data["d"]), pd.Series(data["d"]).dt.date, db["t"]):
+            db.load("m", days, columns=["d"])
+            assert str(db["m"].df().dtypes["d"]).startswith(("datetime64[", "object"))
+            assert set(db["m"]) == {(pd.Timestamp(day),) for day in data["d"]}
 
 
 def test_categories_keep_their_order() -> None:
@@ -204,6 +229,7 @@ def test_dates_and_durations() -> None:
         assert db["q"].fetchall() == [(days[0], spans[0])]
         assert db["q"].df().dtypes.tolist() == [np.dtype(object), np.dtype("m8[ns]")]
         db["t"] = [(dt.datetime(2024, 2, 29),)]
+        assert db.query("r(k) <- p(k, d, _), d = $d.", {"d": np.datetime64("2024-02-29")})
         assert db.query("?- t($d).", {"d": days[0]})  # a day may stand for its midnight
         assert db.query("r(x) <- t(x), x in $ds.", {"ds": days[:1]})
         with pytest.raises(gd.TypeMismatchError, match=r"(?s)`d` is date, .*pandas.to_datetime"):

@@ -36,6 +36,6 @@ def part_of(name: str, source: str) -> str:
     """
     if name not in _LEVELS:
         return _NAMES.get(name, name)
-    text = source.partition(f"KERNEL({name})")[2]
+    text = source.rpartition(f"{name})(")[2]
     cases = [case for case, pattern in _CASES.items() if re.search(pattern, text)]
     return f"{', '.join(['expand', *cases, _LEVELS[name]])}: fused"

@@ -121,6 +121,11 @@ class Spoken:
             case _:
                 raise AssertionError(ast.unparse(node))
 
+    @property
+    def _listed(self) -> str:
+        """Whether the keys of a team's table are listed, as an argument of templates."""
+        return "true" if self.team is not None and self.team.listed else "false"
+
     def _compare(self, left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> str:
         texts = [self._expr(left), *map(self._expr, others)]
         parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
@@ -137,7 +142,10 @@ class Spoken:
             if name == "next_task":
                 texts.append("LANES" if self.entries else "1")
             if name == "next_task" and self.team is not None:
-                return f"next_of_team(t, run, work, team_words, {texts[0]})"
+                table, values = self.team.table, self.team.values
+                given = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
+                given = f"team_words, {texts[0]}, {given}, {self.team.length}"
+                return f"next_of_team(t, run, work, {given})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -153,7 +161,9 @@ class Spoken:
         if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
         if name == "clear_tally" and self.team is not None:
-            return f"clear_of_team(t, run, array_of<u32>(team_table), {', '.join(texts)})"
+            listed, (table, *rest) = self._listed, texts
+            given = f"{table}, {table}_n, {', '.join(rest)}"
+            return f"clear_of_team<{listed}>(t, work, team_words, {given})"
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":

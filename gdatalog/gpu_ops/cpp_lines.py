@@ -87,8 +87,8 @@ class CodeEmitter(Spoken):
         if self.team is None:
             self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
             return
-        added = f"add_of_team<{self._listed}>(t, run, team_words, {', '.join(given)}, work.trouble)"
-        self._line(f"{length} = {added};")
+        given = "team_words", *given, "work.trouble"
+        self._line(f"{length} = add_of_team<{self._listed}>(t, work, {', '.join(given)});")
 
     def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
@@ -125,10 +125,6 @@ class CodeEmitter(Spoken):
                         self._line(f"out{at}[row] = ({kind})({column});")
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
-    @property
-    def _listed(self) -> str:
-        return "true" if self.team is not None and self.team.listed else "false"
-
     def _may_stop(self, body: Sequence[ast.stmt]) -> None:
         """A check for a requested stop, before a turn or a strip of turns that may be long and does
         not check. All lanes are together."""
@@ -136,7 +132,7 @@ class CodeEmitter(Spoken):
         loops = any(_repeats(n) for s in body for n in ast.walk(s))
         if not calls & CHECKS and (loops or calls & TOGETHER):
             # A team ends between two units: all its tiles, or none.
-            alone = "" if self.team is None else "run.team == 0 && "
+            alone = "" if self.team is None else "!work.team && "
             with self._braces(f"if ({alone}ended(t, run, work))"):
                 self._return(STOPPED)
 

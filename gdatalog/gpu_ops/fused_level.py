@@ -15,12 +15,12 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
-from gdatalog.gpu_ops.kernels import TYPES
+from gdatalog.gpu_ops.kernels import TILE, TYPES
 from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
-MOST_WRITTEN, MOST_COUNTED = 1 << 28, 1 << 32
+MOST = 1 << 32
 SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
 
 
@@ -60,9 +60,10 @@ class FusedLevel:
                 sizes.append(self._rows * one.level.longest)
             elif one.size is not None:
                 sizes.append(one.size)
-        self.most = min(sizes, default=MOST_COUNTED)  # no fewer candidates than there are
+        self.most = min(sizes, default=MOST)  # no fewer candidates than there are
         self._starts: Array = None
         self._sources: list[Array] = []
+        self._cuts: Array = None  # the rows in which tiles begin
         self._ends: Array | None = None
         self._cut = False  # whether lists have been cut
 
@@ -82,15 +83,17 @@ class FusedLevel:
 
     def _rows_of(self) -> list[Any]:
         """The first arguments of kernels: of each row the end of its entries, and the start of its
-        list, among several that of the shortest."""
+        list, among several that of the shortest; the rows in which tiles begin."""
         ops, xp, rows = self.ops, self.ops.xp, self._rows
         if self._ends is None:
             self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            outs = [self._starts, *self._sources, self._ends, ops.state_of(rows), rows]
-            args = [*self._lists.args, *outs]
+            self._cuts = xp.empty(1 + min(self.most, MOST) // TILE, dtype=xp.int32)
+            outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
+            args = [*self._lists.args, *outs, ops.state_of(rows), rows]
             ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
-        return [self._ends, self._starts, *self._sources, *self._text.args]
+        found = [self._ends, self._cuts, len(self._cuts), self._starts]
+        return [*found, *self._sources, *self._text.args]
 
     def leave_out(self, wanted: Array, start: int) -> None:
         """Drops the entries before `start`, and all those of rows that are not wanted."""
@@ -101,12 +104,13 @@ class FusedLevel:
         done = xp.minimum(xp.maximum(start - begins, 0), ends - begins)
         self._starts = self._starts + done
         self._ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 
     def expand(self, start: int, room: int) -> FusedRows:
         """The rows from entry `start` on, at most `room`. Waits for their number."""
         ops, xp = self.ops, self.ops.xp
-        most = min(self.most - start, MOST_WRITTEN)
+        most = min(self.most - start, MOST)
         room = max(1, min(room, most))
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
@@ -123,7 +127,7 @@ class FusedLevel:
         if start or stop < self.total:
             count, stop, whole = self._whole_rows(kept[0], count, start, stop)
         self.tried += stop - start
-        if 2 * count < room and room > SMALL:
+        if 4 * count < room and room > SMALL:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
@@ -155,7 +159,7 @@ class FusedLevel:
 
     def _count(self, counts: Array, way: str) -> int:
         args, text = self._rows_of(), self.texts(way)["count_level"]
-        most, start = min(self.most, MOST_COUNTED), 0
+        most, start = min(self.most, MOST), 0
         while True:
             these = [*args, counts, self._rows, start, most]
             self.ops.kernels.launch(text, "count_level", {}, most, these)

@@ -56,11 +56,11 @@ class ListsText(GivenArrays):
             [
                 '#include "search.cuh"',
                 f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
-                "    ARRAY(i64) ends, ARRAY(i64) state, i64 size) {",
+                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 size) {",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        const i64 first = tile * TILE + thread_of_block();",
-                "        i64 sums[EACH];",
+                "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
                 "            const i64 at = first + i * THREADS;",
@@ -72,10 +72,18 @@ class ListsText(GivenArrays):
                 "            starts[at] = start;",
                 *["            sources[at] = (u8)source;"] * more,
                 "        }",
+                "        for (int i = 0; i < EACH; i++) lengths[i] = sums[i];",
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
-                "        for (int i = 0; i < EACH; i++)",
-                "            if (first + i * THREADS < size) ends[first + i * THREADS] = sums[i];",
+                "        for (int i = 0; i < EACH; i++) {",
+                "            const i64 at = first + i * THREADS, begin = sums[i] - lengths[i];",
+                "            if (at >= size) continue;",
+                "            ends[at] = sums[i];",
+                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
+                "                if (cut * TILE >= sums[i]) break;",
+                "                cuts[cut] = (i32)at;",
+                "            }",
+                "        }",
                 "    }",
                 "}\n",
             ]
@@ -243,13 +251,14 @@ class LevelText(GivenArrays):
         return ["const int source = sources[r];", *looks] if self._many else looks
 
     def _begin(self, name: str, outs: Sequence[str], numbers: str) -> list[str]:
-        params = ["ARRAY(const i64) ends", "ARRAY(const i64) starts"]
+        params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
+        params.append("ARRAY(const i64) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL({name})({', '.join([*params, *self.params, *outs])}, i64 rows, i64 from,",
-            f"    {numbers}) {{",
+            f"KERNEL_OF_BLOCKS(5, {name})({', '.join([*params, *self.params, *outs])},",
+            f"    i64 rows, i64 from, {numbers}) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
             "    const i64 total = ends[rows - 1];",
@@ -262,7 +271,7 @@ class LevelText(GivenArrays):
 _TILE = (
     "        const i64 begin = from + tile * TILE;",
     "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        const i64 first = row_by_block(ends, 0, rows, begin);",
+    "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
     "        const int held = ",
     "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
 )

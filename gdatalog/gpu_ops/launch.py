@@ -63,8 +63,8 @@ Launched = tuple[Array, Any]
 Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
-MOST_TEAMS = 4  # of a multiprocessor
-TAKEN = 1024  # bytes of shared memory that a block takes besides its table
+TEAMS = 3  # of a multiprocessor: while some wait for each other's tiles, others work
+TAKEN = 1280  # bytes of shared memory that a block takes besides its table
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
@@ -192,17 +192,16 @@ class Launch:
         return given
 
     def _team(self, tries: Sequence[Trie]) -> tuple[int, int, int]:
-        """The bytes of a table of counts in the shared memory of a block, 0 if there is none; the
-        threads of a block, and the number of blocks."""
+        """The bytes of a table of counts in the shared memory of a block, the whole table if it
+        fits; the threads of a block, and the number of blocks."""
         loops, kernel = self.loops, self.kernel
         for table in (each for each in loops.scratch if each.name == loops.table):
             size = scratch_length(table, tries) * np.dtype(DTYPES[table.type]).itemsize
             room, threads, processors = kernel.room
-            size = -(-size // 16) * 16
-            each = min(MOST_TEAMS, (room + TAKEN) // (size + TAKEN))
-            if each > 0 and loops.printed.parallel:
+            size = min(-(-size // 16) * 16, (room // TEAMS - TAKEN) // 16 * 16)
+            if size > 0 and loops.printed.parallel:
                 kernel.enlarge(size)
-                return size, max(32, threads // each // 32 * 32), each * processors
+                return size, max(32, threads // TEAMS // 32 * 32), TEAMS * processors
         return 0, THREADS, self.thresholds.grid_blocks or kernel.resident(THREADS)
 
     def _scratch(self, tries: Sequence[Trie], blocks: int) -> Scratch:
@@ -400,7 +399,8 @@ class Launch:
             "capacity": self.slots, "grain": max(loops.printed.grain, grain, 1),
             "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
             "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
-            "part": self.part[0], "parts": self.part[1], "team": self.team,
+            "part": self.part[0], "parts": self.part[1],
+            "team": self.team if self.part == WHOLE else 0,
         }  # fmt: skip
         args: list[Any] = [self.control, self.ring, pool.counts, pool.previous]
         args += [self.ends, len(self.ends)]
@@ -458,7 +458,7 @@ class Launch:
 
     def _ticks(self) -> int:
         """The ticks of the kernels' clock between two checks whether other tiles wait."""
-        limit = -1 if self.team else self.thresholds.tile_shares_after
+        limit = self.thresholds.tile_shares_after
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
         return limit if limit <= 0 else max(1, int(limit * self.shared.driver.clock))

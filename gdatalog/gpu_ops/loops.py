@@ -59,7 +59,7 @@ finish:
 _TEAM = (
     "    SHARED(i64, team_words, TEAM_WORDS);",
     "    ROOM(u8, team_table, team);",
-    "    const i64 place = team > 0 ? block_of_grid() : tile_of_grid<LANES>();",
+    "    const i64 place = place_of_team<LANES>(team);",
 )
 
 
@@ -176,6 +176,8 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *translation.declarations(), *give, "    bool gives = false;",
         *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
+        *([f"    auto {team.table} = open_team(run, work, team_words, team_table, "
+           f"{team.table}_far, {team.table}_n);"] if team else []),
         *body,
         _END.replace("finish:\n", _FINISH) if buffers else _END,
         *_counted(counters),
@@ -225,10 +227,12 @@ def _slice(name: str, kind: str, buffers: Sequence[str], team: Team | None) -> s
     """A tile's own part of its scratch; or its team's."""
     part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
     array = f"    Array<{kind}> {name}"
-    if team is not None and name == team.table:
-        part = f"team > 0 ? slice(array_of<{kind}>(team_table), 0, {name}_n) : {part}"
-    if team is not None and name == team.values:
-        part = part.replace("tile_of_grid<LANES>()", "place")
+    if team is not None and name in (team.table, team.values):
+        theirs = part.replace("tile_of_grid<LANES>()", "place")
+        their = f"{name}_{'far' if name == team.table else ''}".rstrip("_")
+        return (
+            f"    const Array<{kind}> {name}_own = {part};\n    Array<{kind}> {their} = {theirs};"
+        )
     if name in buffers:
         return f"    const Array<{kind}> {name}_own = {part};\n{array} = {name}_own;"
     return f"{array} = {part};"

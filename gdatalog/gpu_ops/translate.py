@@ -120,7 +120,7 @@ class Translation(LaneLoops):
                 self._line(self._expr(node.value) + ";")
             case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
                 length = self.team.length
-                self._line(f"{length} = met<{self._listed}>(t, run, team_words, {length});")
+                self._line(f"{length} = met<{self._listed}>(t, work, team_words, {length});")
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
@@ -254,8 +254,9 @@ class Translation(LaneLoops):
         counter = None if self.team is None else self.team.strips(loop)
         if counter is None:
             return low, f"{first} += LANES", "LANES"
-        self._line(f"const int {lanes} = lanes_of_team<LANES>(run, {low}, {high});")
-        given = f"t, run, team_words, {counter}, {low}, {lanes}"
+        words = f"team_words, {counter}"
+        self._line(f"const int {lanes} = lanes_of_team<LANES>(work, {low}, {high});")
+        given = f"t, work, {words}, {low}, {lanes}"
         return (
             f"next_turns({given}, {low})",
             f"{first} = next_turns({given}, {first} + LANES)",
@@ -301,7 +302,11 @@ class Translation(LaneLoops):
         _, end, unit, base = bounds
         first, behind, (begin, step, lanes) = f"{name}_first", f"{name}_first + LANES", strips
         with self._braces(f"for (i64 {first} = {begin}; {first} < {end}; {step})"):
-            with self._braces(f"if ({end} - {first} > LANES && overdue(t, run, work))"):
+            alone = ""
+            if lanes != "LANES":  # the tiles of a team share nothing
+                self._line(f"if (work.team && ended(t, run, work)) {end} = {first};")
+                alone = "!work.team && "
+            with self._braces(f"if ({alone}{end} - {first} > LANES && overdue(t, run, work))"):
                 given = f"share_turns(t, run, work, {unit}, {behind} - {base}, {end} - {base})"
                 self._line(f"{end} = {base} + {given};")
             self._line(f"const i64 {name} = {first} + t.rank;")

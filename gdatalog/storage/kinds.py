@@ -59,6 +59,9 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
         return Kind("object", zone, dtype) if kept else zoned(zone) if zone is not None else None
     if of not in ("numpy", "pandas", "pyarrow") or str(dtype) == _FIXED.get(found):
         return None
+    if isinstance(dtype, np.dtype) and dtype.kind in "Mm" and found != "date":
+        if np.datetime_data(dtype)[0] not in ("s", "ms", "us", "ns"):  # no other library has these
+            return zoned(NAIVE) if times else None
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         inner = kind_of(categories, found)

@@ -50,7 +50,9 @@ double floor(double), ceil(double), sqrt(double), trunc(double);
 // Not inlined: who meets in a collective is told by the calls that led there.
 #define DEVICE [[maybe_unused]] __attribute__((noinline)) static
 #define APART DEVICE
+#define METHOD GD_AT_ONCE
 #define KERNEL(name) [[maybe_unused]] __attribute__((noinline)) static void name
+#define KERNEL_OF_BLOCKS(blocks, name) KERNEL(name)
 #define RESTRICT
 
 template <class T>

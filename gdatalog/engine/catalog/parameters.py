@@ -144,7 +144,8 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         if not INT_MIN < when <= INT_MAX:  # the least value means NaT
             raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
         # a day may stand for a timestamp, too
-        return "timestamp" if isinstance(value, datetime | np.datetime64) else "date", when
+        day = not isinstance(value, datetime) and getattr(value, "dtype", "M8[D]") == "M8[D]"
+        return "date" if day else "timestamp", when
     if holds_many(value):
         many = GivenList.of(name, value)
         return many.type, many

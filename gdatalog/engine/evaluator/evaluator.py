@@ -428,8 +428,8 @@ class Evaluator:
         """The plan of a stratum, and the inputs that it was made for. `ahead`: whether its rows may
         turn out to be counted only, if it is recursive."""
         inputs, kept = self.inputs(stratum), self.kept_plans
-        if ahead and stratum.recursive:
-            kept = None
+        if kept is None or (ahead and stratum.recursive):
+            return plan_stratum(stratum, inputs), inputs
         reads, make = self.program.reads(stratum), partial(plan_stratum, stratum, inputs)
         return planned(kept, stratum, reads, inputs, make), inputs
 

@@ -398,28 +398,87 @@ DEVICE i64 count_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bh
     return n;
 }
 
-// A value of the second or the first of two arrays.
+// n values of the second or the first of two arrays.
 template <class A, class B>
-DEVICE i64 either(bool second, Array<const A> va, Array<const B> vb, i64 at) {
-    return second ? (i64)+vb[at] : (i64)+va[at];
+struct OneOf {
+    Array<const A> va;
+    Array<const B> vb;
+    bool second;
+
+    METHOD i64 operator[](i64 at) const { return second ? (i64)vb[at] : (i64)va[at]; }
+};
+template <class A, class B>
+DEVICE OneOf<A, B> one_of(bool second, Array<const A> va, Array<const B> vb, i64 start, i64 n) {
+    if (second) {
+        vb = slice(vb, start, n);
+    } else {
+        va = slice(va, start, n);
+    }
+    const OneOf<A, B> found = {va, vb, second};
+    return found;
 }
 template <class T>
-DEVICE T either(bool second, Array<const T> va, Array<const T> vb, i64 at) {
-    return +(second ? vb : va)[at];
+DEVICE Array<const T> one_of(bool second, Array<const T> va, Array<const T> vb, i64 start, i64 n) {
+    return slice(second ? vb : va, start, n);
+}
+
+// The position of a key among `n` values of an array from `start` on; -1 if it is not there.
+template <class A, class B, class K>
+DEVICE i64 find_in(bool second, Array<const A> va, Array<const B> vb, i64 start, i64 n, K key) {
+    while (n > PART) {
+        const i64 half = n >> 1;
+        start = one_of(second, va, vb, start, n)[half] <= key ? start + half : start;
+        n -= half;
+    }
+    if (n <= 0) return -1;
+    const auto part = one_of(second, va, vb, start, n);
+    u32 left = (u32)n, found = 0;
+    while (left > 1) {
+        const u32 half = left >> 1;
+        found = part[found + half] <= key ? found + half : found;
+        left -= half;
+    }
+    return part[found] == key ? start + found : -1;
 }
 
 // Two lists for each lane with `yes`: how many values are common to this lane's. The values of all
 // shorter lists are one sequence, which the lanes take N at a time: so short lists keep all lanes
-// busy. A value is searched in the longer list of its lane. Calls `each(value, k, l)` for each common
-// value, with its positions in both lists, on any lane.
+// busy. A value is searched in the longer list of its lane. Before that come pairs of long lists, one
+// after the other: all lanes search in one list, whose middle values are then in the cache. Calls
+// `each(value, k, l)` for each common value, with its positions in both lists, on any lane.
 template <int N, class A, class B, class F>
 DEVICE i64 each_common_of_each(Tile<N> t, bool yes, Array<const A> va, i64 alo, i64 ahi,
                                Array<const B> vb, i64 blo, i64 bhi, F each) {
     const bool second = bhi - blo < ahi - alo;
-    const Spread all = spread_out(t, second ? blo : alo, second ? bhi : ahi, yes);
+    const i64 first = second ? blo : alo, last = second ? bhi : ahi;
     const i64 low = second ? alo : blo, high = second ? ~ahi : bhi;
+    i64 n = 0;
+    const bool far = yes && last - first >= LONG;
+    for (u32 left = ballot(t, far); left != 0u; left &= left - 1u) {
+        const int owner = lowest_bit(left);
+        const i64 start = from_rank(t, first, owner), stop = from_rank(t, last, owner);
+        const i64 lo = from_rank(t, low, owner), end = from_rank(t, high, owner);
+        const bool its = end < 0;
+        const auto keys = one_of(its, va, vb, start, stop - start);
+        i64 many = 0;
+        for (i64 at = 0; at < stop - start; at += N) {
+            const bool mine = at + t.rank < stop - start;
+            i64 place = -1;
+            if (mine) {
+                const auto key = +keys[at + t.rank];
+                place = find_in(!its, va, vb, lo, (its ? ~end : end) - lo, key);
+                if (place >= 0) {
+                    const i64 from = start + at + t.rank;
+                    each(key, its ? place : from, its ? from : place);
+                }
+            }
+            many += bits_of(ballot(t, place >= 0));
+        }
+        n += t.rank == owner ? many : 0;
+    }
+    const Spread all = spread_out(t, first, last, yes && !far);
     const i64 begin = from_rank(t, all.end, t.rank > 0 ? t.rank - 1 : 0);
-    i64 before = t.rank > 0 ? begin : 0, n = 0;  // where this lane's values begin, and end
+    i64 before = t.rank > 0 ? begin : 0;  // where this lane's values begin, and end
     i64 after = all.end;
     for (i64 at = 0; at < all.total; at += N) {
         const i64 place = at + t.rank;
@@ -429,28 +488,17 @@ DEVICE i64 each_common_of_each(Tile<N> t, bool yes, Array<const A> va, i64 alo, 
         bool met = false;
         if (place < all.total) {
             const bool its = end < 0;
-            const auto key = either(its, va, vb, from);
-            i64 below = lo, left = (its ? ~end : end) - lo;
-            while (left > PART) {
-                const i64 half = left >> 1;
-                below = either(!its, va, vb, below + half) <= key ? below + half : below;
-                left -= half;
-            }
-            u32 few = (u32)left, found = 0;
-            while (few > 1) {
-                const u32 half = few >> 1;
-                found = either(!its, va, vb, below + (found + half)) <= key ? found + half : found;
-                few -= half;
-            }
-            met = few == 1 && either(!its, va, vb, below + found) == key;
-            if (met) each(key, its ? below + found : from, its ? from : below + found);
+            const auto key = +one_of(its, va, vb, from, 1)[0];
+            const i64 found = find_in(!its, va, vb, lo, (its ? ~end : end) - lo, key);
+            met = found >= 0;
+            if (met) each(key, its ? found : from, its ? from : found);
         }
         // The values of a lane stand side by side, and so do their votes.
         const u32 votes = ballot(t, met);
-        const u32 first = before < 0 ? 0u : before < N ? (u32)before : N;
-        const u32 last = after < 0 ? 0u : after < N ? (u32)after : N;
-        const u32 up_to = last == 32u ? 0xFFFFFFFFu : (1u << last) - 1u;
-        n += first < 32u ? bits_of(votes & up_to & (0xFFFFFFFFu << first)) : 0;
+        const u32 down = before < 0 ? 0u : before < N ? (u32)before : N;
+        const u32 up = after < 0 ? 0u : after < N ? (u32)after : N;
+        const u32 up_to = up == 32u ? 0xFFFFFFFFu : (1u << up) - 1u;
+        n += down < 32u ? bits_of(votes & up_to & (0xFFFFFFFFu << down)) : 0;
         before -= N;
         after -= N;
     }

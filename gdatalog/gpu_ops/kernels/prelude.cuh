@@ -19,7 +19,10 @@ typedef unsigned long long u64;
 
 // KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: a kernel that the host launches.
 #define KERNEL(name) extern "C" __global__ void name
+// The same, of 256 threads a block; registers are few enough for so many blocks at once.
+#define KERNEL_OF_BLOCKS(blocks, name) extern "C" __global__ void __launch_bounds__(256, blocks) name
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define APART static __device__ __noinline__
 #define RESTRICT __restrict__
 

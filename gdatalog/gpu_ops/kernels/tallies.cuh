@@ -11,27 +11,63 @@
 // so that the next addition notices a count that has become too large.
 constexpr i64 MOST_COUNTED = 4000000000000000000;
 
+// The counts of a table. `near` has those of the last keys, from position `split` on, and `far` all
+// others.
+template <class T>
+struct Counts {
+    Array<T> near, far;
+    i64 split;
+
+    METHOD T operator[](i64 at) const { return at < split ? far[at] : near[at - split]; }
+};
+template <class T>
+DEVICE T atomic_add(const Counts<T>& counts, i64 at, T by) {
+    return at < counts.split ? atomic_add(counts.far, at, by)
+                             : atomic_add(counts.near, at - counts.split, by);
+}
+template <class T>
+DEVICE void set_to_0(const Counts<T>& counts, i64 at) {
+    if (at < counts.split) {
+        counts.far[at] = 0;
+    } else {
+        counts.near[at - counts.split] = 0;
+    }
+}
+template <class T>
+DEVICE void set_to_0(Array<T> counts, i64 at) {
+    counts[at] = 0;
+}
+template <class T>
+DEVICE T type_of_counts(Array<T>) {
+    return 0;
+}
+template <class T>
+DEVICE T type_of_counts(const Counts<T>&) {
+    return 0;
+}
+
 // Clears the table; returns 0, the number of keys with a count.
 template <int N, class C, class V>
 DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
     sync(t);  // all lanes have finished reading
-    for (i64 at = t.rank; at < length; at += N) counts[+values[at] - low] = 0;
+    for (i64 at = t.rank; at < length; at += N) set_to_0(counts, +values[at] - low);
     sync(t);
     return 0;
 }
 
 // Adds `amount` (not 0) to the count of a key, for a lane with `yes`. Whether it was 0 before.
-template <class T>
-DEVICE bool count_one(Array<T> counts, bool yes, i64 key, i64 low, i64 amount, int& trouble) {
+template <class C>
+DEVICE bool count_one(C counts, bool yes, i64 key, i64 low, i64 amount, int& trouble) {
     if (!yes) return false;
+    typedef decltype(type_of_counts(counts)) T;
     const i64 had = atomic_add(counts, key - low, (T)amount);
     if (sizeof(T) == sizeof(i64) && had > MOST_COUNTED) trouble = OVERFLOWED;
     return had == 0;
 }
 
 // The same for each lane. Returns how many keys are listed now. Called by all lanes.
-template <int N, class T, class V>
-DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes, i64 key, i64 low,
+template <int N, class C, class V>
+DEVICE i64 add_tally(Tile<N> t, C counts, V values, i64 length, bool yes, i64 key, i64 low,
                      i64 amount, int& trouble) {
     const bool fresh = count_one(counts, yes, key, low, amount, trouble);
     const u32 news = ballot(t, fresh);

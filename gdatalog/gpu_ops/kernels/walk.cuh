@@ -39,10 +39,12 @@ struct Work {
     int trouble;  // the reason to discard all work; each lane has its own
     bool held;    // whether the tile holds the task
     bool fresh;   // whether no other task has had its units before
+    bool team;    // whether all tiles of the block take a unit together
+    u32 added;    // counts that this lane has added to a team's table
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0u, 0u, 1u, 0u, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0u, 0u, 1u, 0u, 0, 0, false, false, false, 0u};
     return work;
 }
 

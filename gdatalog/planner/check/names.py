@@ -97,7 +97,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            cut = query.ordering and self._cut(query, self.columns.of(name))
+            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -109,7 +109,8 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
-        cut = query.ordering and self._cut(query, [var.name for var in shown])
+        columns = [var.name for var in shown]
+        cut = None if query.ordering is None else self._cut(query, columns)
         if len(self.errors) > before:
             return None, None
         while f"?{self.queries}" in self.catalog.relations:

@@ -229,11 +229,11 @@ class HeadSplit:
         results: list[s.Var] = []
         ordered: list[Any] = []
         for number, (call, args, parted, keys) in enumerate(made):
-            parts = list(map(terms.add, parted)) if call.partition else group
-            read = [arg if _is_given(arg) else terms.add(arg) for arg in args]
-            targets = (*read, *parts, *map(terms.add, keys))
+            split: list[s.Expr] = [*map(terms.add, parted)] if call.partition else [*group]
+            read = [arg if at and _is_given(arg) else terms.add(arg) for at, arg in enumerate(args)]
+            targets = (*read, *split, *map(terms.add, keys))
             down = tuple([word == "desc" for word, _ in call.rest])
-            ordered.append(s.HeadAggregate(call.name, targets, call.span, len(parts), down))
+            ordered.append(s.HeadAggregate(call.name, targets, call.span, len(split), down))
             results.append(s.Var(f"{call.name}~w{number}", call.span))
         base = s.Atom(f"{head.name}~rows", tuple(terms.exprs), head.span)
         if _calls(base):

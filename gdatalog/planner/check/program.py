@@ -7,6 +7,7 @@ no error that only follows from one of theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
@@ -32,6 +33,8 @@ from gdatalog.planner.check.zones import with_zones
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
+
+KINDS = attrgetter("kinds")
 
 
 def examine(
@@ -159,7 +162,7 @@ def settle(draft: ProgramDraft) -> None:
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
     named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
-    if not draft.errors:
+    if not draft.errors and any(map(KINDS, schemas.values())):
         schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
     if draft.errors:
         return

@@ -19,7 +19,7 @@ from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
-from gdatalog.planner.check.wording import either, show
+from gdatalog.planner.check.wording import either, own_name, show
 from gdatalog.records import dataclass, field
 from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
 
@@ -46,9 +46,10 @@ class ColumnPlace(NamedTuple):
 
     @property
     def text(self) -> str:
-        if self.schema is None:
-            return f"column {self.at + 1} of `{self.relation}`"
-        return f"column `{self.schema.columns[self.at]}` of `{self.relation}`"
+        column, relation = f"{self.at + 1}", own_name(self.relation)
+        if self.schema is not None:
+            column = f"`{self.schema.columns[self.at]}`"
+        return f"column {column} of `{relation}`"
 
 
 class Why(NamedTuple):
