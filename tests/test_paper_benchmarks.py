@@ -12,10 +12,11 @@ import gdatalog as gd
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.graphs import Graph
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
-from benchmarks.papers.__main__ import main
+from benchmarks.papers.__main__ import main, without_pages
 from benchmarks.papers.bench import Bench
 from benchmarks.papers.report import NO_TIME, PAPERS, Row, read, tables
 from gdatalog import patterns
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
 from tests.cuda_host import HostDriver, needs_compiler
@@ -121,6 +122,13 @@ def test_a_run_goes_on_where_another_ended(
     assert main([*asked, str(tmp_path / "b")]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
     assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}
+
+
+def test_indexes_can_be_read_without_pages() -> None:
+    driver = CupyDriver.__new__(CupyDriver)
+    driver._virtual = {}
+    without_pages(driver)
+    assert driver.page == 0
 
 
 def test_ids_of_64_bits_stay_such() -> None:

@@ -54,11 +54,16 @@ class Opener:
             gd.connect(device=device).close()  # tells what is missing
             driver = gpu_driver()
             if not pages:
-                driver._looked, driver._virtual = True, None
+                without_pages(driver)
             self._drivers[pages] = Clocked(driver)
         db = gd.connect(device="cpu", **options)
         db.workspace.device = Gpu(self._drivers[pages], options.get("memory_limit"))
         return db
+
+
+def without_pages(driver: Any) -> None:
+    """A driver for which the GPU has no pages of virtual memory."""
+    driver._virtual[True] = None
 
 
 def main(
@@ -102,6 +107,7 @@ def main(
         if run.kind == "cpu" != kind and row.checked and not row.trouble
     }
     command = "python -m benchmarks.papers"
+    command += " --go-on" if options.go_on else ""
     command += " --full" if options.full else ""
     command += f" --device {options.device}" if options.device != "cpu" else ""
     for name in ("cap", "minutes"):

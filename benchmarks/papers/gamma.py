@@ -185,7 +185,7 @@ def no_sharing() -> Iterator[None]:
 @contextmanager
 def no_fused_search() -> Iterator[None]:
     """A level is expanded by an operation for each list and test, each with its own pass."""
-    with patch.object(Intersections, "_step_by_step", lambda *_: True):
+    with patch.object(Intersections, "fused", lambda *_, **__: None):
         yield
 
 

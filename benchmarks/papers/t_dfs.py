@@ -28,7 +28,7 @@ LIMITS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLIS
 LOOKS = {**{f"each {told}": limit for told, limit in LIMITS.items()},
          "at every chance": 0, "never": -1}  # fmt: skip
 WAITING = "const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);"
-SHARED = ("P2", "P3", "P6", "P7", "P8")  # enumerated
+SHARED = ("P2", "P3", "P5", "P6", "P7")  # enumerated
 SHARES = (1, 4, 16)  # of the memory of whole stacks
 
 
