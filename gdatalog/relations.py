@@ -53,7 +53,7 @@ class AnswerPart:
     def of(cut: AnswerCut | None, params: Mapping[str, Any], limit: int | None) -> AnswerPart:
         """What a query asks for, with these parameters, and at most `limit` rows of it."""
         if cut is None:
-            return AnswerPart(limit)
+            return WHOLE if limit is None else AnswerPart(limit)
         own, offset = (_bound(each, params) for each in (cut.limit, cut.offset))
         given = [each for each in (own, limit) if each is not None]
         return AnswerPart(min(given, default=None), cut.order, offset or 0)
@@ -73,6 +73,8 @@ class AnswerPart:
 
     def of_result(self, result: Result) -> Result:
         """These rows of the relation's; the result says so if the limit has cut off others."""
+        if self is WHOLE:
+            return result
         if self.order or self.offset:
             most = len(result)
             stop = most if self.limit is None else min(most, self.offset + self.limit)
@@ -82,6 +84,9 @@ class AnswerPart:
                 result.ordered = True
             result = result._part(min(self.offset, stop), stop)
         return limited(result, self.limit)
+
+
+WHOLE = AnswerPart()
 
 
 def _bound(bound: Const | Param | None, params: Mapping[str, Any]) -> int | None:

@@ -22,7 +22,6 @@ from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.row_groups import made_ahead, rows_at_once
 from gdatalog.storage.row_order import (
     Order,
-    completed,
     order_of,
     place_of,
     plain,

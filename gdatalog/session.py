@@ -51,7 +51,7 @@ from gdatalog.settings import Settings
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import ListOf, ParamType, Value
+from gdatalog.values import ListOf, ParamType, Value, is_hidden
 
 Params = Mapping[str, Any] | None
 QUERY = Usage()
@@ -171,7 +171,7 @@ class Session:
         """The schemas of valid relations by name, and the causes of invalid ones."""
         execution = self.execution(Program(()))
         schemas, broken = execution.checked.schemas, execution.validity.broken
-        names = sorted(name for name in schemas if not name.startswith("?") and name not in broken)
+        names = sorted(name for name in schemas if not is_hidden(name) and name not in broken)
         return {name: schemas[name] for name in names}, broken
 
     def near(self, name: object) -> str | None:

@@ -192,6 +192,7 @@ class Thresholds:
     tally_tiles: int = 256  # tiles of a GPU that must have room for tables
     algebra_walks: int = 5  # variables, from which on samples estimate a count's rows
     algebra_rows: int = 1_000  # ... if a relation has this many rows
+    degrees_from: float = 50_000.0  # rows read, from which on lists that are too short are skipped
     degree_skew: float = 1.2  # least skew (`EdgeStatistics.skew`) for degree order
 
 

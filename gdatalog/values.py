@@ -6,13 +6,16 @@ Below every layer, beside `errors`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
 from gdatalog.records import dataclass
 
-TypeName = Literal["int", "float", "symbol", "bool", "timestamp"]
-TYPE_NAMES: tuple[TypeName, ...] = ("int", "float", "symbol", "bool", "timestamp")
+TypeName = Literal["int", "float", "symbol", "bool", "timestamp", "date", "duration"]
+TYPE_NAMES: tuple[TypeName, ...] = (
+    "int", "float", "symbol", "bool", "timestamp", "date", "duration",
+)  # fmt: skip
 # The types by the names that other languages have for them; a `.type` of such a name wins.
 TYPE_SYNONYMS: dict[str, TypeName] = {
     **dict.fromkeys(("string", "String", "str", "text", "varchar"), "symbol"),
@@ -21,6 +24,9 @@ TYPE_SYNONYMS: dict[str, TypeName] = {
     **dict.fromkeys(("double", "real", "float32", "float64", "f32", "f64"), "float"),
     "boolean": "bool",
     "datetime": "timestamp",
+    "date": "date",
+    "duration": "duration",
+    "timedelta": "duration",
 }
 Value = int | float | str | bool
 
@@ -38,6 +44,8 @@ class ListOf:
 
 # None: its use says which type it has.
 ParamType = TypeName | ListOf | None
+DAY = 86_400_000_000_000  # nanoseconds
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # the years 1 to 9999, counted from 1970-01-01
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 _LIST = re.compile(r"\?([{$][^#]*)#[0-9a-f]+'*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,6 +101,12 @@ def is_list(relation: str) -> bool:
     return relation.startswith(("?{", "?$"))
 
 
+def is_hidden(relation: str) -> bool:
+    """Whether no program can name a relation: that of a query or a list, or one that the checks
+    have added."""
+    return relation.startswith("?") or "~" in relation
+
+
 def shown_name(text: str) -> str:
     """Replaces the internal names of list relations in a text by their readable parts."""
     return _LIST.sub(r"\1", text) if "#" in text else text
@@ -140,6 +154,77 @@ def timestamp_to_text(nanoseconds: int) -> str:
     return f"{day}T{clock}{tail}"
 
 
+def days_of(nanoseconds: Any) -> int:
+    """The days since 1970 of the midnight that a literal of a date stands for."""
+    return int(nanoseconds) // DAY
+
+
+def date_to_text(days: int) -> str:
+    """
+    >>> date_to_text(0), date_to_text(2_932_896)
+    ('1970-01-01', '9999-12-31')
+    """
+    return (_EPOCH.date() + timedelta(days=days)).isoformat()
+
+
+def date_from_text(text: str) -> int | None:
+    """The days since 1970 of an ISO 8601 date; None if invalid.
+
+    >>> date_from_text("1970-01-02"), date_from_text("1970-01-02T00:00")
+    (1, None)
+    """
+    if _DATE.fullmatch(text) is None:
+        return None
+    try:
+        return (date.fromisoformat(text) - _EPOCH.date()).days
+    except ValueError:
+        return None
+
+
+def duration_to_text(nanoseconds: int) -> str:
+    """Days, hours, minutes, seconds and their parts, those that are not zero.
+
+    >>> duration_to_text(90_061_500_000_000), duration_to_text(0), duration_to_text(-DAY)
+    ('1d1h1m1s500ms', '0s', '-1d')
+    """
+    text, left = "", abs(nanoseconds)
+    for unit, size in _UNITS.items():
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return ("-" if nanoseconds < 0 else "") + (text or "0s")
+
+
+def duration_from_text(text: str) -> int | None:
+    """The nanoseconds of such a text; None if invalid.
+
+    >>> duration_from_text("1d1h"), duration_from_text("2w"), duration_from_text("1.5h")
+    (90000000000000, 1209600000000000, None)
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    parts = zip(("w", *_UNITS), found.groups()[1:], strict=True)
+    sizes = {"w": 7 * DAY, **_UNITS}
+    counts = [(sizes[unit], int(count)) for unit, count in parts if count is not None]
+    total = sum(size * count for size, count in counts) * (-1 if found[1] else 1)
+    return total if counts and INT_MIN <= total <= INT_MAX else None
+
+
+_UNITS = {
+    "d": DAY, "h": DAY // 24, "m": DAY // 1440, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1,
+}  # fmt: skip
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DURATION = re.compile(
+    "(-)?" + "".join(rf"(?:(\d{{1,18}}){unit})?" for unit in ("w", *_UNITS)), re.ASCII
+)
+
+
+# The text of a key, for each type of times.
+TIME_TEXTS: dict[TypeName, Callable[[int], str]] = {
+    "timestamp": timestamp_to_text, "date": date_to_text, "duration": duration_to_text,
+}  # fmt: skip
+
+
 def constant_text(kind: TypeName, value: Value) -> str:
     """A constant of the language.
 
@@ -148,8 +233,8 @@ def constant_text(kind: TypeName, value: Value) -> str:
     """
     if kind == "symbol":
         return quoted(str(value))
-    if kind == "timestamp":
-        return "@" + timestamp_to_text(int(value))
+    if kind in TIME_TEXTS:
+        return ("" if kind == "duration" else "@") + TIME_TEXTS[kind](int(value))
     return str(bool(value)).lower() if kind == "bool" else repr(value)
 
 

@@ -409,4 +409,24 @@ CORNERS = [
             )
         },
     ),
+    Example(
+        "order: numbers and picks of joined rows, and a relation that reads them",
+        """
+        r(x, y, row_number(partition by x order by y desc)) <- E(x, y), N(y).
+        best(x, top(2, y by s, y), count()) <- E(x, y), L(y, s).
+        texts(x, string_agg(s, "+" order by y desc)) <- E(x, y), L(y, s).
+        second(y, s) <- r(x, y, 2), best(x, y, _), texts(x, s).
+        """,
+        {
+            "r": {(1, 4, 1), (1, 3, 2), (1, 2, 3), (2, 3, 1)},
+            "best": {(1, 2, 3), (1, 4, 3), (2, 3, 1)},
+            "texts": {(1, "a+b+a"), (2, "b")},
+            "second": set(),
+        },
+        {
+            "E": (PAIR, [(1, 2), (1, 3), (1, 4), (2, 3)]),
+            "N": (("int",), [(2,), (3,), (4,), (5,)]),
+            "L": (("int", "symbol"), [(2, "a"), (3, "b"), (4, "a"), (5, "c")]),
+        },
+    ),
 ]

@@ -90,7 +90,7 @@ PROFILES = {
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp"),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date"),
         features=frozenset(
             {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),

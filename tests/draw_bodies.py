@@ -163,9 +163,8 @@ class Body:
                 return FunctionCall("abs", (part("int"),))
             if name == "text" and drawing.has("function", 100):
                 if "timestamp" in drawing.profile.types and drawing.chance(40):
-                    return FunctionCall(
-                        drawing.pick(("year", "month", "day")), (part("timestamp"),)
-                    )
+                    of = "date" if "date" in drawing.profile.types else "timestamp"
+                    return FunctionCall(drawing.pick(("year", "month", "day")), (part(of),))
                 return FunctionCall("strlen", (part("symbol"),))
             if name == "to_number" and drawing.has("function", 100):
                 return FunctionCall(name, (part("symbol"),))

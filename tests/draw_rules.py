@@ -33,6 +33,7 @@ LITTLE: dict[str, Sequence[Any]] = {
     "symbol": ("a", "b", "ab", "", "B", "é", "12", "a-b"),
     "bool": (False, True),
     "timestamp": (Ts(0), Ts(DAY), Ts(31 * DAY + 500_000_000), Ts(-DAY)),
+    "date": (Ts(0), Ts(DAY), Ts(31 * DAY), Ts(-DAY)),  # to the oracle, their midnights
 }
 RARE = {
     **LITTLE,
@@ -102,7 +103,9 @@ class Drawing:
 
     def constant(self, kind: str) -> Const:
         value = self.value(kind)
-        return Const(kind, value.ns if isinstance(value, Ts) else value)  # type: ignore[arg-type]
+        if isinstance(value, Ts):
+            return Const("timestamp", value.ns)
+        return Const(kind, value)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------ relations
 

@@ -28,7 +28,7 @@ from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.trie import Choice, ListEntries, Lookup
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup
 from tests import test_plans
 from tests.interpreted import interpreted
 from tests.test_local_counts import skewed
@@ -289,11 +289,12 @@ def fused() -> Iterator[Source]:
         sparse = ops.level_of(dense.values * 10_000, np.array([0, 4, 9], np.int32))
         parents = np.zeros(2, np.int32)
         starts = lengths = np.array([2, 3])
-        entries = ListEntries(dense.values, starts, lengths, 5)
+        cuts = [("<", starts), (">=", dense.values[:2])]
         choices = [
-            Choice(entries, Lookup(level, parents, level is sparse))
-            for level in (dense, sparse, sparse)
+            Choice(lists, Lookup(lists.level, parents, lists.level is sparse))
+            for lists in (ListRanges(level, parents, cuts, 0) for level in (dense, sparse))
         ]
+        choices.append(Choice(ListEntries(dense.values, starts, lengths, 5), choices[0].lookup))
         for count, others in (
             (1, [Lookup(dense, None, True)]),
             (2, []),
@@ -303,7 +304,7 @@ def fused() -> Iterator[Source]:
             level = FusedLevel(ops, choices[:count], others, tests)
             for way in ("expand", "counts", "count"):
                 recorder.sources += map(whole, level.texts(way).values())
-        ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
+        ops.ranges(sparse, parents, cuts)
     for source in recorder.sources:
         yield "expansions", source
 

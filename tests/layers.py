@@ -139,7 +139,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups packed_runs exact_totals expressions __init__
+        groups ordered_groups packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
@@ -154,7 +154,7 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy once semi_naive kept row_rounds bitmap_rounds wrapping
+        __init__ base again copy ordered once semi_naive kept row_rounds bitmap_rounds wrapping
         fallback host placed when_compiled codes linear incremental lattice partitioned_run
         partitioned counted workers worklist
     """,
@@ -198,13 +198,13 @@ ORDER = {
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values
-        domains order aggregate_items list_reuse components conjunction build join rewrite
-        program rule least_cut placement pipeline __init__
+        domains order aggregate_items list_reuse candidates components conjunction build join
+        rewrite program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid bindings scopes __init__ motions catalog lists safety
-        cycle_errors strata cautions heads inlining answers names types lattice column_names
-        declarations schemas zones statements program extending validity
+        walk wording checked invalid answers bindings scopes __init__ motions catalog lists
+        safety statements cycle_errors strata cautions heads inlining column_names names
+        types lattice declarations schemas zones ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
@@ -243,8 +243,8 @@ ORDER = {
         plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
         column_matching headers dictionary keys sorting ordered row_ids missing frames row_ops
         on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
-        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files kept
-        row_store temporary_files writers parquet_folder graph count_tables spilled_tries
+        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files
+        kept row_store temporary_files writers parquet_folder graph count_tables spilled_tries
         loop_tables remote trie_builder value_counts quantiles device_statistics statistics
         membership deferred_rows history coded parts relation key_columns
     """,

@@ -139,7 +139,7 @@ def load(data: Any, **options: Any) -> Table:
             assert len(set(column.texts)) == len(column.texts)
             assert all(type(text) is str for text in column.texts)
         else:
-            narrow = [np.dtype(np.int32)] if kind == "int" else []
+            narrow = [np.dtype(np.int32)] if kind in ("int", "date") else []
             assert column.dtype in (DTYPES[kind], *narrow)
     return table
 

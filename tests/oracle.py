@@ -48,6 +48,7 @@ from tests.oracle_heads import (
 )
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
 from tests.oracle_order import find_order
+from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
 from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
 from tests.oracle_values import add as plus
 
@@ -115,6 +116,7 @@ class Oracle:
     ) -> None:
         self.params = params
         self.steps = 0
+        self.chosen: dict[int, Value] = {}  # what functions of a head have picked
         self.types = {**_declared(program), **types}
         self.rules: list[tuple[Atom, Any]] = []
         self.orders: dict[tuple[int, frozenset[str], frozenset[str]], list[tuple[Any, Any]]] = {}
@@ -224,6 +226,12 @@ class Oracle:
     # ------------------------------------------------------------------------------- rules
 
     def derive(self, head: Atom, body: Any) -> Iterator[tuple[Value, ...]]:
+        if calls(head.args, WINDOWS):
+            columns = self.columns.get(head.name, [])
+            yield from window_rows(
+                head, columns, lambda terms: set(self.derive(terms, body)), self.value
+            )
+            return
         bindings = self.bindings(body, {}, names(head.args))
         aggregates = [part for arg in head.args for part in head_aggregates(arg)]
         if not aggregates:
@@ -239,16 +247,18 @@ class Oracle:
             except Void:
                 continue
             groups.setdefault(key, (env, []))[1].append(env)
+        picks = calls(head.args, PICKS)
         if not keys and all(a.name in ("count", "count_distinct", "sum") for a in aggregates):
             groups.setdefault((), ({}, []))
         for group, envs in groups.values():
-            try:
-                yield tuple(self.head_value(arg, group, envs) for arg in head.args)
-            except Void:
-                continue
+            for self.chosen in each_choice([(c, picked(c, envs, self.value)) for c in picks]):
+                with suppress(Void):
+                    yield tuple(self.head_value(arg, group, envs) for arg in head.args)
 
     def head_value(self, arg: Expr, group: Env, envs: list[Env]) -> Value:
         """The value of an argument with aggregates, each of them evaluated over `envs`."""
+        if id(arg) in self.chosen:
+            return self.chosen[id(arg)]
         if is_aggregate(arg) and isinstance(arg, FunctionCall):
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)

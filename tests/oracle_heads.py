@@ -7,9 +7,13 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from gdatalog.errors import Span
-from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var, Wildcard
+from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var, Wildcard, Window
 from tests.oracle_normal import Gen, Neg, names
 
+ORDERED = {
+    *("row_number", "rank", "dense_rank", "lag", "lead", "running_sum"),
+    *("top", "arg_max", "arg_min", "string_agg"),
+}
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
 
 
@@ -53,18 +57,20 @@ def reads(body: Any, strictly: bool) -> set[str]:
 
 def is_aggregate(expr: Expr) -> bool:
     """Whether a head's argument is an aggregate: `min` of two is a function."""
+    if isinstance(expr, FunctionCall | Window) and expr.name in ORDERED:
+        return True
     if not isinstance(expr, FunctionCall) or expr.name not in AGGREGATES:
         return False
     return expr.name not in ("min", "max") or len(expr.args) == 1
 
 
-def head_aggregates(expr: Expr) -> list[FunctionCall]:
+def head_aggregates(expr: Expr) -> list[FunctionCall | Window]:
     if isinstance(expr, Cast):
         return head_aggregates(expr.operand)
-    if not isinstance(expr, FunctionCall):
-        return []
     if is_aggregate(expr):
         return [expr]
+    if not isinstance(expr, FunctionCall):
+        return []
     return [found for arg in expr.args for found in head_aggregates(arg)]
 
 

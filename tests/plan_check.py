@@ -91,6 +91,11 @@ def _check_steps(
             _demand(all(op in ("<", "<=", ">", ">=") for op, _ in step.cuts), "not a cut")
             if step.reuse is not None:
                 _check_reuse(join, step, levels)
+            for at, least in step.least:
+                ref, part = join.tries[step.participants[at].trie], step.participants[at]
+                _demand(part.depth == 0 and len(ref.columns) > 1, "a list of which values?")
+                _demand(least > 1, "a list of one value is not short")
+                _demand(join.tries.count(ref) > 1, "a part of the trie may be read")
             levels[step.variable] = step
         if isinstance(step, Branch):
             _demand((step.reduction is not None) == (step.mode == "aggregate"), f"{step.mode}?")

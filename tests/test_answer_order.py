@@ -73,6 +73,15 @@ def test_prepared_limits_are_ints() -> None:
         q({"k": 1, "n": -1, "from": 1})
 
 
+def test_explain_says_how_rows_are_ordered() -> None:
+    db = gd.connect()
+    db.run(FACTS)
+    ordered = "the answer is ordered by m desc, c: "
+    text = "?- time(c, m) order by m desc, c"
+    assert f"{ordered}all rows are sorted" in str(db.explain(f"{text} offset 1."))
+    assert f"{ordered}a scan finds the first rows" in str(db.explain(f"{text} limit 10."))
+
+
 def test_first_rows_are_those_of_a_sort(monkeypatch) -> None:
     monkeypatch.setattr(ordered, "STRETCH", 64)
     rng = np.random.default_rng(1)

@@ -74,6 +74,7 @@ def first(text: str) -> Completion:
         ("p(n) <- n = su", ["substr(", "sum"]),
         ("p(n) <- n = count : {pa", ["path("]),
         ("p(su", ["substr(", "sum("]),
+        ("p(x, row", ["row_number("]),
         ("p(x) <- E(x, y) ", []),
         ("p(x) <- E(x, y)", []),
         ("?- E(x, y), x in ", []),

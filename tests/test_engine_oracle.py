@@ -7,10 +7,13 @@ that fails is made smaller before it is shown.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 
@@ -74,13 +77,18 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
         if kind == "timestamp":
             moments = pd.Series(values, dtype="int64")
             columns[f"c{at}"] = pd.to_datetime(moments, unit="ns", utc=True)
+        elif kind == "date":
+            days = np.array(values, dtype="M8[ns]").astype("M8[D]")
+            columns[f"c{at}"] = pd.Series(pd.arrays.ArrowExtensionArray(pa.array(days)))
         else:
             columns[f"c{at}"] = pd.Series(values, dtype=DTYPES[kind])
     return pd.DataFrame(columns)
 
 
 def plain(value: Any) -> Value:
-    return Ts(value.value) if isinstance(value, pd.Timestamp) else value
+    if isinstance(value, dt.date):
+        return Ts(pd.Timestamp(value).value)
+    return value
 
 
 def run(text: str, data: Data, defined: set[str], chunk: int | None) -> Relations:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from gdatalog.engine import placing
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
 from gdatalog.engine.evaluator.bound import BoundRules
@@ -302,6 +303,29 @@ def test_a_count_leaves_rows_on_the_gpu(
     assert why_of(str(db.explain(text)))[-1] == "on the CPU: about 1 row to look at"
 
 
+def test_a_program_that_is_asked_again_is_placed_once_its_data_lies_there(
+    connect: Any, opened: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placings: list[str] = []
+    usual = placing.placed
+
+    def counted(*given: Any) -> Any:
+        found = usual(*given)
+        placings.append(found.device)
+        return found
+
+    monkeypatch.setattr(placing, "placed", counted)
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    for turn in range(5):
+        db.workspace.results.clear()
+        db.workspace.catalog.bound.clear()
+        assert db.query(COUNT).fetchall() == [(triangles(),)]
+        assert len(placings) == min(turn + 1, 3)
+    assert len(opened) == 1
+    assert why_of(str(db.explain(COUNT)))[1].endswith(" rows to look at")
+
+
 def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> None:
     db = connect(gpu_from=100.0)
     db.workspace.force(strategy="lftj")
@@ -479,6 +503,7 @@ def test_a_process_of_one_program_opens_a_gpu_for_more_than_a_session(connect: A
         (stratum, _) = evaluator.strata_of(["?1"])
         assert evaluator.planned(stratum)[0].device == "cuda:0"
         evaluator.let_go, evaluator._placement = evaluator.known.pop, None
+        evaluator.kept_plans = None
         assert evaluator.planned(stratum)[0].device == "cpu"
 
 

@@ -57,10 +57,10 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     noted(Walks, "_compiled", "compiled")
     launch = HostKernel.launch
 
-    def launched(kernel: HostKernel, *given: Any) -> None:
+    def launched(kernel: HostKernel, *given: Any, **named: Any) -> None:
         if kernel._name == "walk_plan":
             found.append("launched")
-        launch(kernel, *given)
+        launch(kernel, *given, **named)
 
     monkeypatch.setattr(HostKernel, "launch", launched)
     return found
@@ -120,9 +120,9 @@ def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
         made.extend((name, current_thread() is main_thread()) for name in names)
         return compiled(driver, source, names, told)
 
-    def launching(kernel: HostKernel, *given: Any) -> None:
+    def launching(kernel: HostKernel, *given: Any, **named: Any) -> None:
         launched.append(kernel._name)
-        launch(kernel, *given)
+        launch(kernel, *given, **named)
 
     monkeypatch.setattr(HostDriver, "kernels", noted)
     monkeypatch.setattr(HostKernel, "launch", launching)
@@ -130,7 +130,7 @@ def test_a_small_first_answer_waits_for_no_kernel_of_its_own(
     db.workspace.tune(kernels_worth=1e6)
     text = "l(x, z) <- E(x, y), E(y, z), E(z, x), x < z."
     found = rows(db, text)
-    own = {"shortest_lists", "expand_level", "count_level"}
+    own = {"lists_of_rows", "expand_level", "count_level"}
     assert [here for name, here in made if name in own] and own.isdisjoint(launched)
     assert not any(here for name, here in made if name in own)
     for task in device.ops.kernels._coming.values():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.calls import Block, LoopRun
+from gdatalog.engine import counting
 from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
@@ -176,3 +177,31 @@ def test_a_fixpoint_over_the_same_rows_has_its_launch_at_hand(
         assert not device.walks.fixpoints._kept
         db["E"] = [(x, x + 1) for x in range(10)]
         assert len(db.query(text).fetchall()) == (1 if counts else 55) and made == [1, 1]
+
+
+def test_a_count_that_is_asked_again_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is planned once, also if the query is not bound."""
+    planned, real = list[str](), counting.plan_stratum
+
+    def noted(stratum: Any, *rest: Any, **given: Any) -> Any:
+        planned.append(stratum.relations[0])
+        return real(stratum, *rest, **given)
+
+    monkeypatch.setattr(counting, "plan_stratum", noted)
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    above = text.replace("p(_, _)", "p(x, _), x > $least")
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = Noted(HostDriver())
+        db["E"] = [(x, x + 1) for x in range(20)]
+        for bound, runs in enumerate([1, 1, 1, 1, 0, 0]):
+            followed.clear()
+            db.workspace.results.clear()
+            if bound < 3:
+                db.workspace.force(split="always")
+            assert db.query(text).fetchall() == [(210,)]
+            assert len(followed) == runs
+        assert planned == ["p"]
+        for least in (4, 9, 4, 30, 9):
+            expected = sum(range(20 - least)) if least < 20 else 0
+            found = db.query(above, {"least": least}).fetchall()
+            assert found == [(expected,)], least

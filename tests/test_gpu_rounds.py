@@ -190,6 +190,29 @@ def test_only_rules_that_run_once_wait_for_kernels(
         assert ran == [True] * 5 and device.walks.fixpoints._kept
 
 
+@pytest.mark.parametrize("dedup", ["bitmap", "hash"])
+@pytest.mark.parametrize("kernels_worth", [0, 1 << 60])
+def test_rounds_that_begin_with_rows_are_kept(
+    kernels_worth: int, dedup: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rows from facts, or from rules that run breadth-first; also with fewer, not with rows
+    that have other values."""
+    made: list[int] = []
+    real = rounds.DeviceRounds.prepare
+    monkeypatch.setattr(rounds.DeviceRounds, "prepare", lambda self: made.append(1) or real(self))
+    rules = "p(x, z) <- p(x, y), E(y, z). p(x, y) <- F(x, y)."
+    edges = [(x, x + 1) for x in range(12)]
+    with on_device(HostDriver(), kernels_worth=kernels_worth) as db:
+        db["E"], db["F"] = edges, [(20, 3)]
+        for starts, prepared in (([0, 7], 1), ([0, 7], 1), ([5], 1), ([0, 40], 2), ([40], 2)):
+            db["p"] = [(x, min(x, 12)) for x in starts]
+            db.workspace.force(split="never", dedup=dedup)
+            found = set(db.query(f"{rules} ?- p(x, y).").fetchall())
+            first = [*((x, min(x, 12)) for x in starts), (20, 3)]
+            assert found == {(x, z) for x, y in first for z in range(y, 13)}
+            assert len(made) == prepared
+
+
 @pytest.mark.slow
 @share(2)
 @given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))
@@ -254,6 +277,26 @@ def test_rounds_are_one_launch_and_one_wait(loops: bool, monkeypatch: pytest.Mon
 
 
 ONCE = {"kernels_worth": 0}  # rules that run once run as kernels, too
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_few_rows_do_not_keep_all_tiles(splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the round before has split tasks."""
+    driver, steps, start = HostDriver(seed=3), list[int](), HostDriver.start
+
+    def noted(self: HostDriver, *given: Any) -> Any:
+        found = start(self, *given)
+        steps.append(self.passed)
+        return found
+
+    monkeypatch.setattr(HostDriver, "start", noted)
+    with on_device(driver, grid_blocks=16, tile_shares_after=0 if splits else -1) as db:
+        db.workspace.force(split="never", dedup="bitmap", tile=32)
+        between = [(x, 99 + 40 * x + z) for x in range(12) for z in range(40)]
+        db["S"], db["E"] = [(7, 0)], [*between, *((z, x + 1) for x, z in between)]
+        assert len(db.query("p(x, y) <- S(x, y). p(x, y) <- p(x, w), E(w, z), E(z, y).")) == 13
+    loops = steps[5::3]  # of each round
+    assert (max(loops[1:]) > loops[0] / 3) == splits
 
 
 def test_rules_of_a_round_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

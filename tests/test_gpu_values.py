@@ -15,7 +15,7 @@ from gdatalog.cpu_ops import functions
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import INT_MAX, INT_MIN
+from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.printed import DAY, INEXACT, VALUES
 
@@ -32,12 +32,14 @@ OF_INTS: Final = {
     "least_of": "min", "greatest_of": "max", "magnitude": "abs", "negative": "-", "year_of": "year",
     "month_of": "month", "day_of": "day",
 }  # fmt: skip
+OF_DATES: Final = {"year_of_date": "year", "month_of_date": "month", "day_of_date": "day"}
 OF_FLOATS: Final = {
     "real_remainder": "%", "real_power": "^", "least_of": "min", "greatest_of": "max",
     "magnitude": "abs", "floor_of": "floor", "ceil_of": "ceil", "root_of": "sqrt", "exp_of": "exp",
     "log_of": "log",
 }  # fmt: skip
 OF_ONE: Final = {
+    *OF_DATES,
     "magnitude", "negative", "year_of", "month_of", "day_of", "floor_of", "ceil_of", "root_of",
     "exp_of", "log_of", "truncate", "key_of_float", "float_of_key",
 }  # fmt: skip
@@ -63,7 +65,8 @@ def entry(name: str, kind: str, result: str) -> tuple[str, str]:
 
 @cache
 def kernels() -> dict[str, Any]:
-    entries = [entry(name, "i64", "i64") for name in (*OF_INTS, "quotient_fails", "power_fails")]
+    entries = [entry(name, "i64", "i64") for name in (*OF_INTS, *OF_DATES)]
+    entries += [entry(name, "i64", "i64") for name in ("quotient_fails", "power_fails")]
     entries += [entry(name, "double", "double") for name in OF_FLOATS]
     entries += [entry(name, *types) for name, types in OTHERS.items()]
     entries.append(("lengths", """
@@ -156,6 +159,10 @@ def test_every_month() -> None:
     times = np.arange(-106_751, 106_752, 23) * DAY + 12_345
     for name in ("year_of", "month_of", "day_of"):
         check_ints(name, times, times)
+    days = np.arange(FIRST_DAY, LAST_DAY + 1, 317)
+    for name, function in OF_DATES.items():
+        found = done(name, "i64", np.int64, days, days)
+        assert found.tolist() == wanted(function, "date", name, days, days)[0].tolist()
 
 
 # ------------------------------------------------------------------------------ floats and keys

@@ -24,7 +24,7 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.storage.key_space import KeySpace
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
 from gdatalog.storage.trie import ValueTests as Tests
 from gdatalog.values import INT_MAX, INT_MIN
 from tests.cuda_host import HostDriver, needs_compiler
@@ -155,9 +155,9 @@ def moved_lookup(lookup: Lookup) -> Lookup:
 def test_fused_levels(seed: int, dtype: Any, count: int) -> None:
     """The rows of a level, in one piece or several, and how many there are."""
     choices, others, tests = meeting(seed, dtype, count)
-    rows = len(choices[0].entries.lengths)
+    rows = len(choices[0].lists.lengths)
     wanted: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(rows)}
-    own = choices[0].entries._replace(size=int(choices[0].entries.lengths.sum()))
+    own = choices[0].lists._replace(size=int(choices[0].lists.lengths.sum()))
     sought = [Lookup(*choice.lookup[:2], True) for choice in choices[1:]] + others
     *found, places = cpu_ops.intersect_lists(own, sought, tests, True)
     asked = [choice.lookup.wanted for choice in choices] + [lookup.wanted for lookup in others]
@@ -167,18 +167,23 @@ def test_fused_levels(seed: int, dtype: Any, count: int) -> None:
     lookups = [moved_lookup(choice.lookup) for choice in choices]
     theirs = [
         Choice(
-            ListEntries(lookup.level.values, *map(there, entries[1:3]), None, 0, entries.source),
+            ListRanges(lookup.level, lookup.parents, (), at)
+            if (seed + at) % 2
+            else ListEntries(lookup.level.values, *map(there, entries[1:3]), None, 0, at),
             lookup,
         )
-        for (entries, _), lookup in zip(choices, lookups, strict=True)
+        for at, ((entries, _), lookup) in enumerate(zip(choices, lookups, strict=True))
     ]
     args = theirs, [moved_lookup(lookup) for lookup in others], [(op, there(c)) for op, c in tests]
     with Taking(seed):
-        level = OPS.fused(*args, "counts", 1)
-        same(level.counts(), np.array([len(wanted[row]) for row in range(rows)]))
-        least = np.min([choice.entries.lengths for choice in choices], axis=0)
+        if seed % 2:
+            level = OPS.fused(*args, "counts", 1)
+            same(level.counts(), np.array([len(wanted[row]) for row in range(rows)]))
+        else:
+            level = OPS.fused(*args, "count", 1)
+            assert level.count() == sum(map(len, wanted.values()))
+        least = np.min([choice.lists.lengths for choice in choices], axis=0)
         assert level.total == level.tried == least.sum()
-        assert OPS.fused(*args, "count", 1).count() == sum(map(len, wanted.values()))
         level, start, left = OPS.fused(*args, "expand", 1), 0, np.ones(rows, bool)
         room = int(np.random.default_rng(seed).choice([1, 7, 5000]))
         seen: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(rows)}
@@ -222,6 +227,12 @@ def test_searches(seed: int, dtype: Any, spread: int) -> None:
         values = np.unique(level.values)
         root = TrieLevel(values, np.array([0, len(values)]))
         same(OPS.find(on_device(root), there(sought)), root.find(sought))
+        # A part of a list that fits shared memory, and one that does not; ascending or not.
+        among = np.unique(random.integers(-(1 << 30), 1 << 30, 9000)).astype(dtype)
+        root = TrieLevel(among, np.array([0, len(among)]))
+        sought = np.append(random.choice(among, 900), random.integers(-(1 << 31), 1 << 31, 900))
+        for keys in (np.sort(sought)[:: 1 + seed % 3], sought, np.array([INT_MIN, INT_MAX])):
+            same(OPS.find(on_device(root), there(keys)), root.find(keys))
 
 
 @few
@@ -247,7 +258,15 @@ def test_ranges(seed: int, dtype: Any, operators: list[str]) -> None:
     with Taking(seed):
         moved = [(op, there(bounds)) for op, bounds in cuts]
         starts, lengths = OPS.ranges(on_device(level), there(parents), moved)
+        lists = ListRanges(on_device(level), there(parents), moved, 0)
+        fused = OPS.fused(
+            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9
+        )
+        part = fused.expand(0, 1 << 20)
     wanted, long = cpu_ops.ranges(level, parents, cuts)
+    found = cpu_ops.expand(wanted, long)
+    same(part.rows, found[0])
+    same(part.places[0], found[1])
     same(lengths, long)
     some = long > 0
     same(starts.get()[some], wanted[some])

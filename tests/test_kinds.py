@@ -32,6 +32,11 @@ TIMES = [
     "datetime64[us, UTC]", "datetime64[ns, Europe/Berlin]", "timestamp[ms][pyarrow]",
     "timestamp[us, tz=Asia/Kolkata][pyarrow]", "datetime64[s, UTC+05:30]",
 ]  # fmt: skip
+DATES = [object, "date32[pyarrow]", "category"]
+DURATIONS = [
+    "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]", "category", object,
+    "duration[ms][pyarrow]",
+]  # fmt: skip
 NUMBER, BOOL = st.integers(0, 100), st.booleans()
 TEXT = st.sampled_from(["", "a", "b c", "ä", "1", "true"])
 TIME = st.integers(0, 2**33).map(lambda seconds: np.datetime64(seconds, "s"))
@@ -72,22 +77,58 @@ def test_a_frame_comes_back_as_it_was(frame: pd.DataFrame) -> None:
         db.insert("t", frame)
         same(db["t"].df(), frame)
         same(db["t"].head(0).df(), frame.head(0))
+        with gd.connect(device="cpu") as other:
+            other["t"] = db["t"]
+            same(other["t"].df(), frame)
         assert db.query("?- t.").df().dtypes.equals(frame.dtypes)
         assert set(db["t"].to_numpy().dtype.names) == {*frame}
         assert db["t"].to_arrow().num_rows == db["t"].to_polars().height == len(db["t"])
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, *TEXTS, *BOOLS, *TIMES], ids=str)
-def test_every_dtype(dtype: Any) -> None:
-    values: Any = [0, 1]
-    if dtype in TEXTS:
-        values = ["b", "a"]
-    elif dtype in TIMES:
-        values = np.array(["2024-02-29T12:30", "1969-12-31T23:00"], "M8[s]")
-    frame = pd.DataFrame({"x": cast(pd.Series(values), dtype)})
+@pytest.mark.parametrize(
+    ("type", "values", "dtypes"),
+    [
+        ("int", [0, 1], [each for each in NUMBERS if "loat" not in str(each)]),
+        ("float", [0.0, 1.5], ["float16", "float32", "Float32", "double[pyarrow]", object]),
+        ("symbol", ["b", "a"], TEXTS),
+        ("bool", [True, False], BOOLS),
+        ("timestamp", np.array(["2024-02-29T12:30", "1969-12-31T23:00"], "M8[s]"), TIMES),
+        ("date", [dt.date(9999, 12, 31), dt.date(1, 1, 1)], DATES),
+        ("duration", np.array([3600, -86400], "m8[s]"), DURATIONS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_dtype(type: str, values: Any, dtypes: list[Any]) -> None:
+    for dtype in dtypes:
+        if type == "int" and dtype == "double[pyarrow]":
+            continue
+        frame = pd.DataFrame({"x": cast(pd.Series(values), dtype)})
+        with gd.connect(device="cpu") as db:
+            db["t"] = frame
+            assert db["t"].dtypes == (type,)
+            same(db["t"].df(), frame)
+
+
+def test_units_of_numpy_alone() -> None:
+    data = {
+        "t": np.array(["2024-02", "2024-03"], "M8[M]"),
+        "h": np.array([1, 2], "m8[h]"),
+        "d": np.array(["2024-02-29", "2024-03-01"], "M8[D]"),
+    }
     with gd.connect(device="cpu") as db:
-        db["t"] = frame
-        same(db["t"].df(), frame)
+        db["t"] = data
+        assert [str(dtype) for dtype in db["t"].df().dtypes] == [
+            "datetime64[ns]", "timedelta64[ns]", "object",
+        ]  # fmt: skip
+        assert db["t"].to_numpy()["d"].dtype == "M8[D]"
+        assert db["t"].to_arrow().schema.types == [
+            pa.timestamp("ns"), pa.duration("ns"), pa.date32(),
+        ]  # fmt: skip
+        db.run(".decl m(d: timestamp)")
+        for days in (data["d"], pa.array(data["d"]), pd.Series(data["d"]).dt.date, db["t"]):
+            db.load("m", days, columns=["d"])
+            assert str(db["m"].df().dtypes["d"]).startswith(("datetime64[", "object"))
+            assert set(db["m"]) == {(pd.Timestamp(day),) for day in data["d"]}
 
 
 def test_categories_keep_their_order() -> None:
@@ -107,6 +148,8 @@ def test_polars_and_arrow() -> None:
             "u": pl.Series([1, 2], dtype=pl.UInt64),
             "f": pl.Series([0.5, 1.0], dtype=pl.Float32),
             "c": pl.Series(["a", "b"], dtype=pl.Categorical),
+            "d": times.cast(pl.Date),
+            "h": pl.Series([dt.timedelta(hours=1), dt.timedelta(0)]).cast(pl.Duration("ms")),
             "t": times.cast(pl.Datetime("ms")),
             "z": times.cast(pl.Datetime("us")).dt.replace_time_zone("Asia/Tokyo"),
         }
@@ -118,7 +161,8 @@ def test_polars_and_arrow() -> None:
         db["a"] = table = frame.to_arrow().cast(pa.schema(
             [(name, kind) for name, kind in zip(frame.columns, [
                 pa.int16(), pa.uint64(), pa.float32(), pa.dictionary(pa.int32(), pa.large_string()),
-                pa.timestamp("ms"), pa.timestamp("us", "Asia/Tokyo"),
+                pa.date32(), pa.duration("ms"), pa.timestamp("ms"),
+                pa.timestamp("us", "Asia/Tokyo"),
             ], strict=True)]
         ))  # fmt: skip
         assert db["a"].to_arrow().schema.types == table.schema.types
@@ -133,6 +177,8 @@ def test_parquet_keeps_kinds(tmp_path: Any) -> None:
         }
     )
     frame["z"] = frame["t"].dt.tz_localize("Europe/Berlin")
+    frame["d"] = frame["t"].dt.date
+    frame["h"] = pd.to_timedelta(["1h", "1500ms"]).as_unit("ms")
     with gd.connect(device="cpu") as db:
         db["t"] = frame
         db["t"].to_parquet(tmp_path / "t.parquet")
@@ -141,12 +187,53 @@ def test_parquet_keeps_kinds(tmp_path: Any) -> None:
         for name, kind in (("t.csv", "csv"), ("t.json", "json")):
             path = str(tmp_path / name)
             db.run(f'.output t("{path}")')
-            db.load(kind, path)
-            assert db[kind].dtypes == (("int", "float", "timestamp", "timestamp") if kind == "csv"
-                                       else ("int", "float", "symbol", "symbol"))  # fmt: skip
+            columns = zip(frame, db["t"].dtypes, strict=True)
+            db.run(f".decl {kind}({', '.join(map(': '.join, columns))})")
+            db[kind] = path
+            assert [row[:2] + row[4:] for row in db[kind].sorted()] == [
+                row[:2] + row[4:] for row in db["t"].sorted()
+            ]
 
 
 MADE = pd.to_datetime(["2024-02-29 12:00", "2024-03-01 12:00"])
+
+
+def test_dates_and_durations() -> None:
+    days, spans = [dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pd.to_timedelta(["1h", "-2d"])
+    with gd.connect(device="cpu") as db:
+        db["p"] = pd.DataFrame({"k": [1, 2], "d": days, "u": spans})
+        db.run(".decl f(d: date) f(@2024-02-29). f(@2024-03-01).")
+        db.run(".decl q(d: date, u: duration) q(@2024-02-29, u) <- p(1, _, u).")
+        for strategy in ("lftj", "levelwise"):
+            for text, rows in [
+                ("r(k, y, m, x) <- p(k, d, _), y = year(d), m = month(d), x = day(d).",
+                 [(1, 2024, 2, 29), (2, 9999, 12, 31)]),
+                ("r(s, t) <- p(_, d, u), s = to_string(d), t = to_string(u).",
+                 [("2024-02-29", "1h"), ("9999-12-31", "-2d")]),
+                ("r(k) <- p(k, d, _), d > @2025-01-01.", [(2,)]),
+                ("r(k) <- p(k, @2024-02-29, _).", [(1,)]),
+                ("r(k) <- p(k, d, _), d in {@2024-02-29, @2024-03-01}.", [(1,)]),
+                ("r(k) <- p(k, d, _), f(d).", [(1,)]),
+                ("r(s) <- f(d), f(e), d < e, s = seconds_between(d, e).", [(86400.0,)]),
+                ("r(min(d), max(u)) <- p(_, d, u).", [(days[0], spans[0])]),
+                ("r(k) <- p(k, _, u), u < $u.", [(2,)]),
+                ("r(k) <- p(k, d, _), d = $d.", [(1,)]),
+                ("r(k) <- p(k, d, _), d in $ds.", [(1,)]),
+            ]:  # fmt: skip
+                given = {"u": dt.timedelta(0), "d": days[0], "ds": days[:1]}
+                params = {name: given[name] for name in given if f"${name}" in text.split(".")[0]}
+                if "$ds" in text:
+                    params.pop("d", None)
+                found = db.query(text, params, strategy=strategy)
+                assert found.sorted().fetchall() == rows
+        assert db["q"].fetchall() == [(days[0], spans[0])]
+        assert db["q"].df().dtypes.tolist() == [np.dtype(object), np.dtype("m8[ns]")]
+        db["t"] = [(dt.datetime(2024, 2, 29),)]
+        assert db.query("r(k) <- p(k, d, _), d = $d.", {"d": np.datetime64("2024-02-29")})
+        assert db.query("?- t($d).", {"d": days[0]})  # a day may stand for its midnight
+        assert db.query("r(x) <- t(x), x in $ds.", {"ds": days[:1]})
+        with pytest.raises(gd.TypeMismatchError, match=r"(?s)`d` is date, .*pandas.to_datetime"):
+            db.query("r(d) <- p(_, d, _), t(d).")
 
 
 def test_rules_keep_zones() -> None:

@@ -56,7 +56,7 @@ def alive(
     (tmp_path / "p.dl").write_text(PROGRAM.format(more=more))
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
-    plan, evaluate = evaluator.Evaluator._kept, evaluator.run
+    plan, evaluate = evaluator.Evaluator.planned, evaluator.run
     gc.collect()
     gc.freeze()  # what earlier tests left is not looked at again
 
@@ -77,7 +77,7 @@ def alive(
         known[name] = ref(relation)
         return relation
 
-    monkeypatch.setattr(evaluator.Evaluator, "_kept", look)
+    monkeypatch.setattr(evaluator.Evaluator, "planned", look)
     monkeypatch.setattr(evaluator, "run", run_plan)
     monkeypatch.setattr(evaluator.Evaluator, "_given", read)
     folders = ["-F", str(tmp_path), "-D", str(tmp_path)]

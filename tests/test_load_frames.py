@@ -198,15 +198,18 @@ def test_nanoseconds_are_kept() -> None:
     "days",
     [
         [dt.date(2026, 11, 20)],
-        [np.datetime64("2026-11-20")],
+        np.array(["2026-11-20"], dtype="M8[D]"),
         pa.array([dt.date(2026, 11, 20)], pa.date32()),
         pa.array([dt.date(2026, 11, 20)], pa.date64()),
         pd.Series([dt.date(2026, 11, 20)]),
     ],
     ids=str,
 )
-def test_days_are_midnight(days: Any) -> None:
-    assert load(days).columns[0].tolist() == [NOON_NS - 12 * 3600 * 1_000_000_000]
+def test_days_are_dates_or_midnights(days: Any) -> None:
+    table = load(days)
+    assert table.types == ("date",) and to_rows(table) == [(dt.date(2026, 11, 20),)]
+    (column,) = load(days, declared=decl(t="timestamp")).columns
+    assert column.tolist() == [NOON_NS - 12 * 3600 * 1_000_000_000]
 
 
 def test_sparse_matrix_gives_its_nonzeros() -> None:
@@ -325,8 +328,8 @@ def test_propositions() -> None:
             ("symbol", "bool"),
         ),
         (pa.table({"a": pa.chunked_array([], pa.string())}), ("symbol",)),
-        (np.empty((0, 2), dtype="M8[D]"), ("timestamp", "timestamp")),
-        (np.empty(0, dtype="m8[s]"), ("symbol",)),
+        (np.empty((0, 2), dtype="M8[D]"), ("date", "date")),
+        (np.empty(0, dtype="m8[s]"), ("duration",)),
         (pa.array([], pa.list_(pa.int8())), ("symbol",)),
         (pl.DataFrame(schema={"a": pl.Int8}), ("int",)),
         (pa.chunked_array([], STRUCT), ("int", "symbol")),

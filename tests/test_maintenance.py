@@ -41,7 +41,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(where, name, noting)
 
     noted(incremental.Maintenance, "follow", "followed", lambda self, *_: self.stratum)
-    noted(evaluator.Evaluator, "_kept", "run", lambda self, stratum: stratum)
+    noted(evaluator.Evaluator, "planned", "run", lambda self, stratum, *_: stratum)
     noted(Again, "run", "run", lambda self, *_: self.stratum)
     return done
 

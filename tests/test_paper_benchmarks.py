@@ -78,7 +78,7 @@ def test_on_a_gpu(
 ON_A_GPU = {
     "wu": [wu.PAIRWISE, wu.LFTJ, wu.WARP, wu.CPU, "64 bits", "case 3", "breadth-first by one lane"],
     "cuts": ["lanes to a subtree", "blocks", "rows of a chunk", "level 5"],
-    "t_dfs": ["P12, ", "shared 0.1 ms", "shared never", "1/16 of whole stacks"],
+    "t_dfs": ["P12, ", "looks each 0.1 ms", "a time limit of 0.1 ms", "1/16 of whole stacks"],
     "gamma": [*gamma.WAYS, *gamma.DEVICES[:2], "4,096 rows", *gamma.PARTS],
     "kudu": ["4-motifs", "clique5"],
 }

@@ -15,6 +15,7 @@ from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slot
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import FIRST_DAY, LAST_DAY
 from tests.printed import (
     INEXACT,
     PATTERNS,
@@ -147,6 +148,12 @@ def test_every_day() -> None:
     data = columns(Random(4), len(times), of) | {"t1": times}
     t1 = Slot("t1", "timestamp")
     Module([Apply(unit, (t1,), "int") for unit in ("year", "month", "day")]).check(data, of)
+    t1, data["t1"] = Slot("t1", "date"), np.linspace(FIRST_DAY, LAST_DAY, len(times)).astype(int)
+    Module([Apply(unit, (t1,), "int") for unit in ("year", "month", "day")]).check(data, of)
+    months = data["t1"].astype("M8[D]").astype("M8[M]").astype(int)
+    for unit, expected in (("year", months // 12 + 1970), ("month", months % 12 + 1)):
+        found, _ = evaluate(Apply(unit, (t1,), "int"), data, len(months), of)
+        assert found.tolist() == expected.tolist()
 
 
 def test_arithmetic_wraps() -> None:

@@ -24,6 +24,7 @@ from benchmarks.gpu.made import mix, wu
 from benchmarks.gpu.sectors import SECTOR, gathered, searched, streamed
 from benchmarks.gpu.setting import Setting
 from benchmarks.records import Ask, Case, Figure
+from gdatalog.gpu_ops.fused_level import FusedLevel
 from gdatalog.storage.trie import Choice, ListEntries, Lookup
 
 SUITE = "bandwidth"
@@ -110,7 +111,7 @@ def works(setting: Setting) -> Iterator[Work]:
     lists = Choice(ListEntries(graph.v, starts, lengths, size), Lookup(level, None, False))
 
     def expand() -> Any:
-        return ops.fused([lists], (), (), "expand", size).expand(0, size)
+        return FusedLevel(ops, [lists], (), ()).expand(0, size)
 
     yield Work(
         "expand",
@@ -147,7 +148,7 @@ def _looked_up(setting: Setting, ops: Any, entries: int) -> Iterator[Work]:
     count = len(sought)
     nothing = xp.zeros(count, dtype=xp.int64)
     yield Work(
-        "case 1: a sorted list in another, a binary search a thread",
+        "case 1: a sorted list in another",
         lambda: ops.find(root, sought),
         lambda found: _right(xp, among, sought, found),
         lambda: (

@@ -14,8 +14,7 @@ _NAMES = {
     "find_in": "case 3: (parent, value) pairs",
     "bound_in": "ranges of cuts",
     "ranges": "ranges of cuts",
-    "shortest_lists": "shortest lists, sums",
-    "running": "sums",
+    "lists_of_rows": "lists of rows, sums",
     "survivors": "compact",
     "sum_ints": "sums",
     "sum_doubles": "sums",
@@ -37,6 +36,6 @@ def part_of(name: str, source: str) -> str:
     """
     if name not in _LEVELS:
         return _NAMES.get(name, name)
-    text = source.partition(f"KERNEL({name})")[2]
+    text = source.rpartition(f"{name})(")[2]
     cases = [case for case, pattern in _CASES.items() if re.search(pattern, text)]
     return f"{', '.join(['expand', *cases, _LEVELS[name]])}: fused"

@@ -110,7 +110,7 @@ def main(
     runs = []
     for name in options.papers or PAPERS:
         bench.begin(options.minutes)
-        bench.done = _done(earlier, name, kind) if options.go_on else {}
+        bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
         rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
@@ -129,10 +129,12 @@ def main(
     return int(wrong)
 
 
-def _done(earlier: Sequence[Run], paper: str, kind: str) -> dict[tuple[str, str], Row]:
-    """The rows that a paper has already, by what they are of."""
+def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tuple[str, str], Row]:
+    """The rows that a paper has already, by what they are of; what was stopped is tried again if it
+    may take longer now."""
     rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]
-    return {row.key: row for row in rows if not row.trouble or row.trouble.startswith("stopped")}
+    stopped = f"stopped after {cap:g} s"
+    return {row.key: row for row in rows if row.trouble in ("", stopped)}
 
 
 if __name__ == "__main__":

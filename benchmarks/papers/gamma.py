@@ -218,7 +218,8 @@ def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         try:
             yield mined(bench, "GAMMA: several GPUs", name, edges, support, device, device=device)
         except gd.DeviceError as reason:
-            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=str(reason))
+            trouble = str(reason).splitlines()[0]
+            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=trouble)
 
 
 def _pools(bench: Bench, graph: Graph) -> Iterator[Row]:

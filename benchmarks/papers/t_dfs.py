@@ -3,28 +3,31 @@
 P12 to P22 are P1 to P11 with labels: vertex i has label i modulo their number, the vertices of a
 graph have one at random. Depth-first kernels (`--device cuda`) share a task when other tiles are
 idle: each looks for that at an interval. The paper's time limit splits a task whether or not
-anybody waits. Stacks are the lists of a tile: whole, or short ones and longer ones that tiles
-borrow from a pool.
+anybody waits: kernels also run with that rule in place of ours. Stacks are the lists of a tile:
+whole, or short ones and longer ones that tiles borrow from a pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
 from benchmarks.graphs import Graph
 from benchmarks.papers.bench import Bench, brute
 from benchmarks.papers.report import Row
-from gdatalog.gpu_ops import launch, scratch
+from gdatalog.gpu_ops import launch, loops, scratch, sources
 from gdatalog.patterns import Pattern, suite
 from gdatalog.records import replace
 
 LABELS = (4, 8, 12, 16)
 MILLISECOND = 1_000_000
-INTERVALS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLISECOND,
-             "100 ms": 100 * MILLISECOND, "at every chance": 0, "never": -1}  # fmt: skip
+LIMITS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLISECOND,
+          "100 ms": 100 * MILLISECOND}  # fmt: skip
+LOOKS = {**{f"each {told}": limit for told, limit in LIMITS.items()},
+         "at every chance": 0, "never": -1}  # fmt: skip
+WAITING = "const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);"
 SHARED = ("P2", "P3", "P6", "P7", "P8")  # enumerated
 SHARES = (1, 4, 16)  # of the memory of whole stacks
 
@@ -63,19 +66,34 @@ def asked(number: int) -> list[Pattern]:
 
 
 def _sharing(bench: Bench, graph: Graph) -> Iterator[Row]:
-    """Looking for idle tiles at intervals, and never."""
+    """Looking for idle tiles at intervals, and never; and time limits in place of looks."""
     patterns = [one for one in suite("t-dfs") if one.name in bench.few(SHARED)]
     for pattern in patterns:
         expected = None
-        for told, interval in list(INTERVALS.items())[:: 5 if bench.small else 1]:
-            with bench.database(graph) as db:
+        ways: list[tuple[str, int, Callable[[], AbstractContextManager[None]]]]
+        ways = [(f"looks {told}", at, nullcontext) for told, at in LOOKS.items()]
+        ways += [(f"a time limit of {told}", at, time_limit) for told, at in LIMITS.items()]
+        for told, interval, rule in ways[:: 3 if bench.small else 1]:
+            with bench.database(graph) as db, rule():
                 db.workspace.force(algebra="never", strategy="lftj")
                 db.workspace.tune(tile_shares_after=interval)
-                work = f"{pattern.name}, {graph.name}, shared {told}"
-                row = Row("T-DFS: idle-driven sharing, by the interval of looks", work)
+                row = Row("T-DFS: sharing", f"{pattern.name}, {graph.name}, {told}")
                 row = bench.timed(row, db, lambda db, one=pattern: db.count(one))
             yield _alike(bench, row, pattern, graph, expected)
             expected = row.answer if expected is None else expected
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    """Kernels split each task whose limit has passed, as if all tiles waited."""
+
+    def changed(text: str) -> str:
+        found = sources.whole(text)
+        assert WAITING in found
+        return found.replace(WAITING, "const i64 waiting = pieces;")
+
+    with patch.object(loops, "whole", changed):
+        yield
 
 
 def _stacks(bench: Bench, graph: Graph) -> Iterator[Row]:

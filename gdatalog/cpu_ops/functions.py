@@ -19,7 +19,7 @@ from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN, TypeName
+from gdatalog.values import DAY, INT_MAX, INT_MIN, TypeName
 
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
@@ -68,7 +68,6 @@ def extreme_symbol(
 Function = Callable[..., Outcome]
 
 EXTREMES = ("min", "max")
-_DAY = 86_400_000_000_000  # nanoseconds
 
 
 def _sound(function: Callable[..., Array]) -> Function:
@@ -106,10 +105,16 @@ class Functions:
             "to_number": _sound(lambda a: a),
             "to_float": _sound(lambda a: a.astype(xp.float64)),
             "ord": _sound(lambda a: a),
+            "year": _sound(lambda a: self._year(a // DAY)),
+            "month": _sound(lambda a: self._month(a // DAY)),
+            "day": _sound(lambda a: self._day(a // DAY)),
+            "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) / 1e9),
+        }
+        self.on_dates: dict[str, Function] = {
             "year": _sound(self._year),
             "month": _sound(self._month),
             "day": _sound(self._day),
-            "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) / 1e9),
+            "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) * 86_400),
         }
         self.on_bools: dict[str, Function] = {
             "land": _sound(lambda a, b: a & b),
@@ -144,6 +149,8 @@ class Functions:
         """Calls function `name` on columns other than strings; `kind` is the type of the first."""
         if kind == "float" and name in self.on_floats:
             return self.on_floats[name](*args)
+        if kind == "date" and name in self.on_dates:
+            return self.on_dates[name](*args)
         if kind == "bool" and name in self.on_bools:
             return self.on_bools[name](*args)
         if name in EXTREMES:
@@ -225,27 +232,27 @@ class Functions:
 
     # -------------------------------------------------------------------------------- dates
 
-    def _since_march(self, time: Array) -> tuple[Array, Array]:
-        """The year that began in the last March before nanoseconds since 1970, and the day of that
-        year; in eras of 400 years."""
-        days = time // _DAY + 719_468
+    def _since_march(self, days: Array) -> tuple[Array, Array]:
+        """The year that began in the last March before days since 1970, and the day of that year;
+        in eras of 400 years."""
+        days = days + 719_468
         era = days // 146_097
         of_era = days - era * 146_097
         year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
         return year + era * 400, of_era - (365 * year + year // 4 - year // 100)
 
-    def _year(self, time: Array) -> Array:
-        year, day = self._since_march(time)
+    def _year(self, days: Array) -> Array:
+        year, day = self._since_march(days)
         found: Array = year + (day >= 306)  # from January on
         return found
 
-    def _month(self, time: Array) -> Array:
-        month = (5 * self._since_march(time)[1] + 2) // 153  # 0 is March
+    def _month(self, days: Array) -> Array:
+        month = (5 * self._since_march(days)[1] + 2) // 153  # 0 is March
         found: Array = month + self.xp.where(month < 10, 3, -9)
         return found
 
-    def _day(self, time: Array) -> Array:
-        _, day = self._since_march(time)
+    def _day(self, days: Array) -> Array:
+        _, day = self._since_march(days)
         found: Array = day - (153 * ((5 * day + 2) // 153) + 2) // 5 + 1
         return found
 

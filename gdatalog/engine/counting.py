@@ -11,17 +11,27 @@ from functools import partial
 
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.device import CPU
+from gdatalog.engine.exact_counts import exact_sum, one_row
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.host import NUMBERS, OnHost
-from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.planner.check import Schema, Stratum
-from gdatalog.planner.rewrite.counts_read import asks_for_counts, counted_rule, counts_of
-from gdatalog.records import replace
+from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.engine.stratum_planner import plan_stratum
+from gdatalog.parser.syntax import Atom, HeadAggregate, Var
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.rewrite.counts_read import COUNTS, asks_for_counts, counted_rule, counts_of
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.relation import Relation
 
 Readers = dict[tuple[str, ...], Stratum]  # strata that read counts, by their relations
-# The counts, or the stratum's own relations if computing these is as fast; the schemas of counts;
-# and the strata that read them, rewritten.
-CountedStratum = tuple[Relations, Mapping[str, Schema], Readers]
+
+
+@dataclass(frozen=True, slots=True)
+class CountingPlan(StratumPlan):
+    """A plan that counts a stratum's rows for each value of one column of each relation. `schemas`:
+    of the counts; `readers`: the strata that read them, rewritten."""
+
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    readers: Readers = field(default_factory=dict)
 
 
 def only_count(readers: Iterable[Stratum], names: Collection[str]) -> bool:
@@ -32,11 +42,10 @@ def only_count(readers: Iterable[Stratum], names: Collection[str]) -> bool:
     )
 
 
-def count_stratum(
-    stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum], before: Relations | None
-) -> CountedStratum | None:
-    """Counts a stratum's rows, unless `before` has the counts. None unless the stratum is
-    partitioned and its readers need only counts."""
+def plan_counts(
+    stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum]
+) -> CountingPlan | None:
+    """None unless the stratum is partitioned and its readers need only counts."""
     from gdatalog.engine.operators.counted import Counted
 
     plan = plan_stratum(stratum, inputs, counted=True)
@@ -55,15 +64,40 @@ def count_stratum(
         if len(replaced) < len(rules):
             return None
         changed[reader.relations] = replace(reader, rules=replaced)
-    found = before or run(plan, inputs)
-    if found.keys() == set(stratum.relations):
-        return found, {}, {}
-    schemas = (counts_of(inputs.schemas[name], columns[name]) for name in columns)
-    return found, {schema.name: schema for schema in schemas}, changed
+    schemas = [counts_of(inputs.schemas[name], columns[name]) for name in columns]
+    counts = {schema.name: schema for schema in schemas}
+    return CountingPlan(plan.stratum, plan.root, plan.device, counts, changed)
 
 
-def run_on_few(stratum: Stratum, inputs: StratumInputs) -> Relations:
-    """Evaluates a stratum that reads few counts: on the CPU, whatever the device."""
-    here = replace(inputs, context=replace(inputs.context, device=CPU))
-    plan = plan_stratum(stratum, here)
-    return run(replace(plan, root=OnHost(plan.root, NUMBERS)), inputs)
+def plan_reader(stratum: Stratum, inputs: StratumInputs) -> StratumPlan:
+    """Plans a stratum that reads counts: for the CPU, whatever the device, if they are few."""
+    context, read = inputs.context, {atom.name for rule in stratum.rules for atom in rule.atoms}
+    few = all(name.endswith(COUNTS) and _are_few(inputs, name) for name in read)
+    if context.device is CPU or not few:
+        return plan_stratum(stratum, inputs)
+    plan = plan_stratum(stratum, replace(inputs, context=replace(context, device=CPU)))
+    return replace(plan, root=OnHost(plan.root, NUMBERS))
+
+
+def total_of(stratum: Stratum, inputs: StratumInputs) -> Relations | None:
+    """The relation of a stratum that reads counts and asks only for their sum, if they are few."""
+    match stratum.rules:
+        case [CheckedRule(head=Atom(args=(HeadAggregate(kind="sum"),)), body=Atom() as body)]:
+            pass
+        case _:
+            return None
+    if not all(isinstance(arg, Var) for arg in body.args) or not _are_few(inputs, body.name):
+        return None
+    counts, (name,), context = inputs.relation(body.name), stratum.relations, inputs.context
+    if not counts.length or not counts.store.on_host or context.metrics.lasting:
+        return None
+    total, schema = exact_sum(counts.column(-1)), inputs.schemas[name]
+    return (
+        None
+        if total >= 1 << 63
+        else {name: Relation(schema.columns, schema.types, *one_row(total))}
+    )
+
+
+def _are_few(inputs: StratumInputs, name: str) -> bool:
+    return inputs.relation(name).length <= inputs.context.thresholds.device_from

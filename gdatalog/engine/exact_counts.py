@@ -70,6 +70,12 @@ def exact_sum(counts: Array) -> int:
     return int(counts.sum())
 
 
+def one_row(total: int) -> tuple[Columns, int]:
+    """The row that has a count of 64 bits."""
+    short = -(1 << 31) <= total < 1 << 31
+    return (np.array([total], dtype=np.int32 if short else np.int64),), 1
+
+
 def scanned(join: JoinPlan, tries: Sequence[Trie], limits: Limits) -> int | None:
     """The count of a join that only walks all rows of one index, such as a sum of products of local
     counts; None if it needs loops, or if a number may exceed 64 bits."""

@@ -39,7 +39,7 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.values import ParamType, Value
+from gdatalog.values import ParamType, Value, days_of
 
 MOST_PROGRAMS = 64  # whose plans are kept with a catalog
 
@@ -293,8 +293,9 @@ def _parameter(program: Program, name: str, value: object) -> tuple[ParamType, V
 def scalars(compiled: Compiled, params: Mapping[str, Value | GivenList]) -> dict[str, Value]:
     """The values of parameters that are no lists, as the rules of a text read them."""
     types = compiled.checked.param_types
+    made: dict[str, Callable[[Any], Value]] = {"float": float, "date": days_of}
     return {
-        name: float(value) if types.get(name) == "float" else value
+        name: made[types[name]](value) if types.get(name) in made else value
         for name, value in params.items()
         if not isinstance(value, GivenList)
     }
@@ -325,7 +326,7 @@ def _evaluator(
         partial(catalog.texts.facts, own=compiled.outline),
     )
     given = context, planned, inputs, facts, results, keep, asked, let_go
-    on_cpu = ends or context.device is CPU
+    on_cpu = ends or (context.device is CPU and context.later is None)
     kept = None if on_cpu else _kept_plans(compiled, catalog, context)
     return Evaluator(*given, number=catalog.number, kept_plans=kept)
 

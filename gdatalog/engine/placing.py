@@ -200,6 +200,8 @@ def placed(
         work = replace(work_of(on_cpu, NOTHING, context), indexed=indexed)
         if program.is_small(work, needs, sizes, inputs):
             return Placed(on_cpu, "cpu", _why(work, NOTHING, needs, program, False))
+    for name in needs.names if stratum.recursive else ():
+        len(inputs.relation(name))  # without duplicates, which would count as rows
     expected = sizes.add(stratum, needs.bodies, needs.arities)
     work = replace(work_of(on_cpu, expected, context), indexed=indexed)
     usual = work if work.everywhere else replace(usual_work(stratum, expected), indexed=indexed)

@@ -9,7 +9,7 @@ from typing import Any
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.operators import Relations, codes, copy
+from gdatalog.engine.operators import Relations, codes, copy, ordered
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
@@ -18,6 +18,7 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_run import placed
+from gdatalog.parser.syntax import HeadAggregate
 from gdatalog.plan.conditions import CONDITIONS, Unsuited
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.new_values import makers_of_values
@@ -48,11 +49,15 @@ def plan_stratum(
         root = placing.placed(stratum, inputs, plan)
     if root is None:
         encoded, of = None, stratum
-        if inputs.limit is None and excluded != "codes":
+        aggregated = HeadAggregate in map(type, stratum.rules[0].head.args)
+        own = ordered.applies(stratum) if aggregated else None
+        if inputs.limit is None and excluded != "codes" and own is None:
             encoded = codes.encoding(stratum, inputs)
             if encoded is not None:
                 of, inputs = encoded.stratum, encoded.inputs
-        if not of.recursive:
+        if own is not None:
+            root = own if inputs.context.device is CPU else OnHost(own, ordered.REASON)
+        elif not of.recursive:
             root = once = Once(StratumDraft(of, inputs).planned)
             if inputs.context.device is not CPU and _reads_numbers(once):
                 root = OnHost(once, NUMBERS)

@@ -15,12 +15,13 @@ from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
 
 # The sources of the lists from which a level can be expanded: a participant, by its number; or one
 # of these: the lists of an earlier level; the intersection of the roots; intersections that are
 # shared by the rows that agree in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
+Lists = ListEntries | ListRanges
 
 
 @dataclass(slots=True)
@@ -71,12 +72,17 @@ class FrontierExpansion:
         pieces."""
         once = self._shared(step, tests)
         choices, tests = (self._choices(step), tests) if once is None else ([once], ())
+        roots = choices[0]
+        one = self.frontier.size == 1 and not tests
+        if one and isinstance(roots, ListEntries) and roots.source == ROOTS and roots.size:
+            yield from self._all_roots(step, roots.values)
+            return
         fused = self._fused(step, choices, tests, "expand")
         if fused is not None:
             yield from self._expand_fused(step, *fused)
             return
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
-        for frontier, lists, _ in self._parts(choices):
+        for frontier, lists, _ in self._parts(self._entries(choices)):
             if frontier.size == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
@@ -121,7 +127,7 @@ class FrontierExpansion:
                 return None
             once = self._shared(step, tests)
             return self._counted(step, tests, total) if once is None else once.lengths
-        lists = self._choices(step)[0]
+        (lists,) = self._entries(self._choices(step)[:1])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -142,7 +148,7 @@ class FrontierExpansion:
             self._tried(level.tried)
             return found
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
-        for frontier, lists, rows in self._parts(choices):
+        for frontier, lists, rows in self._parts(self._entries(choices)):
             sought, _ = self._others(step, frontier, lists)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
@@ -157,8 +163,25 @@ class FrontierExpansion:
                 counts[rows] = mine
         return counts
 
+    def _all_roots(self, step: Join, values: Array) -> Iterator[Frontier]:
+        """The one row of the frontier, times all values of the roots."""
+        xp, frontier = self.ops.xp, self.frontier
+        asked = any(self._asks(part) for part in step.participants)
+        for _, _, skip, take, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+            if skip:
+                # Rows that already have a witness need no other.
+                wanted = self.sink.wanted(frontier)
+                if wanted is not None and not wanted[0]:
+                    return
+            self.tried += size
+            own = {step.variable: values[skip : skip + size]}
+            child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
+            self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
+            child.level, child.whole = step.variable, take < 0
+            yield child
+
     def _fused(
-        self, step: Join, choices: Sequence[ListEntries], tests: Sequence[Comparison], way: str
+        self, step: Join, choices: Sequence[Lists], tests: Sequence[Comparison], way: str
     ) -> tuple[LevelKernel, list[int]] | None:
         """The level as one kernel of a device, and where its lists are from, by number."""
         if self.ops.fused is None:
@@ -217,21 +240,34 @@ class FrontierExpansion:
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = inner._choices(step)
+        choices = inner._entries(inner._choices(step))
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
             return None
-        lists = choices[least]._replace(size=totals[least])
-        (self.met,) = inner._expand(step, fewer, lists, tests)
+        fused = inner._fused(step, choices, tests, "expand")
+        if fused is not None:
+            (self.met,) = inner._expand_fused(step, *fused)
+        else:
+            lists = choices[least]._replace(size=totals[least])
+            (self.met,) = inner._expand(step, fewer, lists, tests)
         self.tried += inner.tried
         level = self.met.lists(ops)
         return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _choices(self, step: Join) -> list[ListEntries]:
+    def _entries(self, choices: Sequence[Lists]) -> list[ListEntries]:
+        """These lists, each with where it begins and ends."""
+        return [
+            ListEntries(one.values, *self.ops.ranges(*one[:3]), source=one.source)
+            if isinstance(one, ListRanges)
+            else one
+            for one in choices
+        ]
+
+    def _choices(self, step: Join) -> list[Lists]:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
         frontier = self.frontier
-        choices = []
+        choices: list[Lists] = []
         reused, covered = self._reused(step, frontier)
         if reused is not None and step.reuse is not None:
             cuts = [cut for at, cut in enumerate(step.cuts) if at not in step.reuse.implied]
@@ -245,8 +281,7 @@ class FrontierExpansion:
                 for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
-            found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-            choices.append(ListEntries(level.values, *found, source=place))
+            choices.append(ListRanges(level, frontier.column(part.trie), bounds, place))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -275,7 +310,8 @@ class FrontierExpansion:
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(op, starts, ends, at_bound)
                 total = None
-        return ListEntries(values, starts, xp.maximum(ends - starts, 0), total, source=ROOTS)
+        lengths = ends if total is not None else xp.maximum(ends - starts, 0)
+        return ListEntries(values, starts, lengths, total, source=ROOTS)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -290,8 +326,25 @@ class FrontierExpansion:
                 values, positions = self.ops.intersect(lists)
                 bounds = self.ops.xp.arange(2) * len(values)
                 found = self.ops.level_of(values, bounds), positions
+            if step.least and len(parts) == len(step.participants):
+                found = self._long_enough(step, *found)
             self.walk.roots[id(step)] = found
         return found
+
+    def _long_enough(
+        self, step: Join, level: TrieLevel, positions: Sequence[Array | None]
+    ) -> Roots:
+        """The values of roots whose lists below have as many values as the step needs."""
+        xp = self.ops.xp
+        marks = xp.ones(len(level), dtype=bool)
+        for place, least in step.least:
+            lengths = xp.diff(self.walk.tries[step.participants[place].trie].levels[1].offsets)
+            at = positions[place]
+            marks &= (lengths if at is None else lengths[at]) >= least
+        kept = self.ops.survivors(marks)
+        bounds = xp.arange(2) * len(kept)
+        places = [kept if at is None else at[kept] for at in positions]
+        return self.ops.level_of(level.values[kept], bounds), places
 
     def _reused(
         self, step: Join, frontier: Frontier

@@ -4,7 +4,7 @@ A large array has a range of addresses of its own, which could hold all of the d
 the begin of the range has memory; when the array grows, more is mapped behind. So nothing is
 copied, addresses stay, and recorded launches stay valid. Small arrays, and all arrays of a driver
 without virtual memory, are copied to longer ones. A range that no array uses any more keeps its
-memory for the next array, until memory is short.
+memory for the next array, until memory is short or much of it is unused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gdatalog.gpu_ops.virtual_memory import VirtualMemory, unless_refused
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 
+UNUSED_SHARE = 16  # one part of so many of the device's memory may be in unused ranges
 ROOMY = 2  # times the memory that an array needs, which a range that it takes over may have
 
 
@@ -77,6 +78,7 @@ class Arena:
         the device is full."""
         if size > self.most:
             raise NoMemory("memory that grows: more than the device has")
+        self.release(self.most // UNUSED_SHARE)
         pages = -(-size // self.page) - mapped.size // self.page
         with explaining_failure("memory that grows"):
             try:
@@ -100,16 +102,16 @@ class Arena:
         mapped.size += pages * self.page
         self.held += pages * self.page
 
-    def release(self) -> None:
-        """Frees the ranges that no array uses. Waits for all kernels."""
-        if not self._unused:
+    def release(self, most: int = 0) -> None:
+        """Frees the oldest ranges that no array uses, but for so many bytes. Waits for all kernels;
+        frees nothing if that is refused, as while a graph is recorded."""
+        if self.unused <= most:
             return
         memory = self.memory
         with unless_refused(), memory.current():
-            with unless_refused():
-                memory.settle()
-            while self._unused:
-                each = self._unused.pop()
+            memory.settle()
+            while self._unused and self.unused > most:
+                each = self._unused.pop(0)
                 self.held -= each.size
                 with unless_refused():
                     memory.unmap(each.address, each.size // self.page)

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Word(IntEnum):
-    """The position of each number in the array `control`; each has its own line."""
+    """The position of each number in the array `control`; each has its own line, but for LIGHT."""
 
     NEXT = 0
     STOP = 16
@@ -17,6 +17,7 @@ class Word(IntEnum):
     TAIL = 80
     POOL = 96
     SPLITS = 112
+    LIGHT = 113
     IDLE = 128
     QUEUED = 144
     HELD = 160

@@ -423,8 +423,9 @@ class CupyDriver:
         """Waits for the kernels before a reading, and calls `poll` now and then. Returns NumPy
         copies of the arrays.
 
-        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end. A
-        second interrupt is raised at once, without waiting for them.
+        If `poll` raises, `flags[at] = stop` at each of the `places` asks the kernels to end, again
+        and again: what clears the flags before the kernels may still be queued. A second interrupt
+        is raised at once, without waiting for them.
         """
         with explaining_failure("a kernel"):
             started, asked = perf_counter(), None
@@ -436,13 +437,14 @@ class CupyDriver:
                         break
                     if asked is None:
                         poll()
+                    else:
+                        for at in places:
+                            self._write(flags, at, stop)
                     pause(perf_counter() - started, self.spins)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise
                     asked = problem
-                    for at in places:
-                        self._write(flags, at, stop)
         if asked is not None:
             raise asked
         return reading.fetch()

@@ -49,7 +49,6 @@ _KERNELS: Sequence[str] = (
     "survivors",
     "look_up",
     "ranges",
-    "running",
 )
 _OF_PARENTS, _DENSE, _FOUND, _AFTER = 1, 2, 4, 8
 _BEGIN, _BOUNDED, _UPPER = 1, 2, 4
@@ -168,10 +167,6 @@ class Elementwise:
             given = level.values, level.offsets, parents, bounds
             args = [*given, starts, lengths, _lists(given), how, parents.size]
             self._launch("ranges", parents.size, args)
-
-    def running(self, values: Array, sums: Array, state: Array) -> None:
-        """Writes the sum of all entries of 64 bits up to each one."""
-        self._launch("running", values.size, [values, sums, state, values.size])
 
     def real(self, name: str, out: Array, a: Array, b: Array) -> None:
         """A function of doubles that takes long to compile."""

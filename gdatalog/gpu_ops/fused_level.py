@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import LevelText, shortest_text
-from gdatalog.gpu_ops.kernels import TYPES
+from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
+from gdatalog.gpu_ops.kernels import TILE, TYPES
 from gdatalog.gpu_ops.rows import Array, Arrays
-from gdatalog.storage.trie import Choice, Lookup, ValueTests
+from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
-MOST_WRITTEN, MOST_COUNTED = 1 << 28, 1 << 32
+MOST = 1 << 32
 SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
 
 
@@ -48,29 +48,29 @@ class FusedLevel:
     ) -> None:
         self.ops, self.choices = ops, choices
         self.total, self.tried = 0, 0
-        self._text = LevelText(choices, others, tests)
+        self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
         self._lookups = [*(choice.lookup for choice in choices), *others]
-        values = [choice.entries.values for choice in choices]
-        self._value = np.result_type(*(array.dtype for array in values))
-        self._rows = len(choices[0].entries.lengths)
-        sizes = [
-            self._rows * choice.lookup.level.longest
-            for choice in choices
-            if choice.entries.source >= 0
-        ]
-        sizes += [size for choice in choices if (size := choice.entries.size) is not None]
-        self.most = min(sizes, default=MOST_COUNTED)  # no fewer candidates than there are
+        lists = [choice.lists for choice in choices]
+        self._value = np.result_type(*(one.values.dtype for one in lists))
+        first = lists[0]
+        self._rows = len(first.parents if isinstance(first, ListRanges) else first.lengths)
+        sizes = []
+        for one in lists:
+            if isinstance(one, ListRanges):
+                sizes.append(self._rows * one.level.longest)
+            elif one.size is not None:
+                sizes.append(one.size)
+        self.most = min(sizes, default=MOST)  # no fewer candidates than there are
         self._starts: Array = None
         self._sources: list[Array] = []
+        self._cuts: Array = None  # the rows in which tiles begin
         self._ends: Array | None = None
         self._cut = False  # whether lists have been cut
 
     def texts(self, way: str) -> dict[str, str]:
         """The sources of the kernels that are needed, by name: to `expand`, for the `counts` of
         rows, or their sum (`count`)."""
-        found = {}
-        if len(self.choices) > 1:
-            found["shortest_lists"] = shortest_text(len(self.choices))
+        found = {"lists_of_rows": self._lists.text}
         if way != "expand":
             found["count_level"] = self._text.counting(way == "counts")
         else:
@@ -81,25 +81,19 @@ class FusedLevel:
     def _place(self, number: int) -> Any:
         return np.dtype(self.ops.place_of(len(self._lookups[number].level)))
 
-    def _lists(self) -> list[Any]:
+    def _rows_of(self) -> list[Any]:
         """The first arguments of kernels: of each row the end of its entries, and the start of its
-        list, among several that of the shortest."""
-        ops, xp = self.ops, self.ops.xp
+        list, among several that of the shortest; the rows in which tiles begin."""
+        ops, xp, rows = self.ops, self.ops.xp, self._rows
         if self._ends is None:
-            ends, state = xp.empty(self._rows, dtype=xp.int64), ops.state_of(self._rows)
-            first, *more = [choice.entries for choice in self.choices]
-            self._starts = first.starts.astype(xp.int64, copy=False)
-            if more:
-                self._starts = xp.empty(self._rows, dtype=xp.int64)
-                self._sources = [xp.empty(self._rows, dtype=xp.uint8)]
-                given = [each for lists in (first, *more) for each in (lists.starts, lists.lengths)]
-                args = [*given, self._starts, *self._sources, ends, state, self._rows]
-                text = shortest_text(len(self.choices))
-                ops.kernels.launch(text, "shortest_lists", {}, self._rows, args)
-            else:
-                ops.kernels.arrays.running(first.lengths, ends, state)
-            self._ends = ends
-        return [self._ends, self._starts, *self._sources, *self._text.args]
+            self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
+            self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
+            self._cuts = xp.empty(1 + min(self.most, MOST) // TILE, dtype=xp.int32)
+            outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
+            args = [*self._lists.args, *outs, ops.state_of(rows), rows]
+            ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
+        found = [self._ends, self._cuts, len(self._cuts), self._starts]
+        return [*found, *self._sources, *self._text.args]
 
     def leave_out(self, wanted: Array, start: int) -> None:
         """Drops the entries before `start`, and all those of rows that are not wanted."""
@@ -110,14 +104,15 @@ class FusedLevel:
         done = xp.minimum(xp.maximum(start - begins, 0), ends - begins)
         self._starts = self._starts + done
         self._ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 
     def expand(self, start: int, room: int) -> FusedRows:
         """The rows from entry `start` on, at most `room`. Waits for their number."""
         ops, xp = self.ops, self.ops.xp
-        most = min(self.most - start, MOST_WRITTEN)
+        most = min(self.most - start, MOST)
         room = max(1, min(room, most))
-        args, text = self._lists(), self.texts("expand")["expand_level"]
+        args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._text.places]
@@ -132,7 +127,7 @@ class FusedLevel:
         if start or stop < self.total:
             count, stop, whole = self._whole_rows(kept[0], count, start, stop)
         self.tried += stop - start
-        if 2 * count < room and room > SMALL:
+        if 4 * count < room and room > SMALL:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
@@ -163,8 +158,8 @@ class FusedLevel:
         return self._count(self.ops.xp.zeros(1, dtype=self.ops.xp.int64), "count")
 
     def _count(self, counts: Array, way: str) -> int:
-        args, text = self._lists(), self.texts(way)["count_level"]
-        most, start = min(self.most, MOST_COUNTED), 0
+        args, text = self._rows_of(), self.texts(way)["count_level"]
+        most, start = min(self.most, MOST), 0
         while True:
             these = [*args, counts, self._rows, start, most]
             self.ops.kernels.launch(text, "count_level", {}, most, these)

@@ -82,15 +82,32 @@ class GrowingRows:
             trie.make(capacity)
         return others or bool(self.tries)
 
-    def clear(self) -> None:
-        """Forgets all rows."""
-        self.count = self.begin = self.end = self.dropped = 0
+    def clear(self, count: int = 0) -> None:
+        """Forgets all rows; so many others come (`fill`)."""
+        self.count = self.end = count
+        self.begin = self.dropped = 0
         slots = None if self.numbers is None else self.numbers.slots
         for array in (self.marks, slots):
             if array is not None:
                 self._driver.clear(array)
         for trie in self.tries:
             trie.clear()
+
+    def fill(self, columns: Columns) -> None:
+        """Takes the first rows."""
+        for own, column in zip(self.columns, columns, strict=True):
+            own[: self.count] = column
+        if self.numbers is not None:
+            self.number()
+
+    def number(self) -> None:
+        """Adds the rows to the hash set of their numbers."""
+        assert self.numbers is not None
+        known, numbers = [column[: self.count] for column in self.columns], []
+        for part in self.space.parts:
+            own, known = known[: len(part.spans)], known[len(part.spans) :]
+            numbers.append(part.numbers(own, self._driver.xp))
+        self.numbers.add(numbers)
 
     def taken(self, copies: bool) -> Columns:
         """All rows; copied if these are few, or that frees much. Otherwise the columns are no

@@ -9,9 +9,11 @@ from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.fused_level import FusedLevel
+from gdatalog.gpu_ops.kernels import text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
+_SORTED = '#include "sorted.cuh"\n'
 STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 
@@ -24,7 +26,16 @@ class Searches(ExpressionOperations):
 
     def find(self, level: TrieLevel, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
-        return self._searched(level, None, values, self.place_of(len(level)), None)
+        place = self.place_of(len(level))
+        if level.dense_index() is None and len(values):
+            values, found = self.xp.ascontiguousarray(values), self.xp.empty(len(values), place)
+            kinds = zip(("PLACE", "VALUE", "KEY"), (found, level.values, values), strict=True)
+            types = {name: type_of(array) for name, array in kinds}
+            if self.kernels.soon(text_of(types, _SORTED), "look_up_sorted"):
+                args = [found, level.values, values, len(level), len(values)]
+                self.kernels.launch(_SORTED, "look_up_sorted", types, len(values), args)
+                return found
+        return self._searched(level, None, values, place, None)
 
     def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
         """Positions of values in their parents' lists, -1 if absent."""
@@ -124,16 +135,15 @@ class Intersections(Searches):
         """The values common to sorted lists, and their positions in each. Searches for those of the
         shortest list. Waits for how many of them each other list has."""
         xp = self.xp
-        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
-        values = lists[shortest]
-        places = {shortest: xp.arange(len(values))}
-        for at, other in enumerate(lists):
-            if at == shortest:
+        values = min(lists, key=len)
+        places = {id(values): xp.arange(len(values))}  # by id of the list
+        for other in lists:
+            if id(other) in places:
                 continue
             level = self.level_of(other, xp.arange(2) * len(other))
             level.knows(index=(0, xp.empty(0, dtype=xp.int32)))  # an index would serve once
             found = self.find(level, values)
             left = self.survivors(found >= 0)
-            values, places[at] = values[left], found
+            values, places[id(other)] = values[left], found
             places = {number: column[left] for number, column in places.items()}
-        return values, [places[at] for at in range(len(lists))]
+        return values, [places[id(one)] for one in lists]

@@ -6,50 +6,108 @@ from collections.abc import Sequence
 
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Choice, Lookup, ValueTests
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, ValueTests
 
 
-def shortest_text(count: int) -> str:
-    """The source of the kernel that chooses the shortest of `count` lists for each row, and sums
-    their lengths up."""
-    params = [f"ARRAY(const i64) {kind}{n}" for n in range(count) for kind in ("starts", "lengths")]
-    lines = [
-        '#include "search.cuh"',
-        f"KERNEL(shortest_lists)({', '.join(params)}, ARRAY(i64) starts, ARRAY(u8) sources,",
-        "    ARRAY(i64) ends, ARRAY(i64) state, i64 size) {",
-        "    const i64 tiles = (size + TILE - 1) / TILE;",
-        "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
-        "        const i64 first = tile * TILE + thread_of_block();",
-        "        i64 least[EACH];",
-        "#pragma unroll",
-        "        for (int i = 0; i < EACH; i++) {",
-        "            const i64 at = first + i * THREADS;",
-        "            least[i] = 0;",
-        "            if (at >= size) continue;",
-        "            i64 start = starts0[at], other;",
-        "            int source = 0;",
-        "            least[i] = lengths0[at];",
-    ]
-    for n in range(1, count):
-        lines.append(f"            other = lengths{n}[at];")
-        lines.append("            if (other < least[i]) {")
-        lines.append(f"                least[i] = other, start = starts{n}[at], source = {n};")
-        lines.append("            }")
-    lines += [
-        "            starts[at] = start;",
-        "            sources[at] = (u8)source;",
-        "        }",
-        "        running_sums(least, state, tile, tiles);",
-        "#pragma unroll",
-        "        for (int i = 0; i < EACH; i++)",
-        "            if (first + i * THREADS < size) ends[first + i * THREADS] = least[i];",
-        "    }",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+class GivenArrays:
+    """What kernels take: `args`, and their declarations (`params`)."""
+
+    def __init__(self) -> None:
+        self.params: list[str] = []
+        self.args: list[Array | int] = []
+        self._names: dict[int, str] = {}  # by id of the array
+
+    def array(self, array: Array) -> str:
+        """The name of an array, which is an argument."""
+        name = self._names.get(id(array))
+        if name is None:
+            name = self._names[id(array)] = f"a{len(self.args)}"
+            self.params.append(f"ARRAY(const {type_of(array)}) {name}")
+            self.args.append(array if array.flags.c_contiguous else array.copy())
+        return name
+
+    def number(self, value: int) -> str:
+        self.params.append(f"i64 n{len(self.args)}")
+        self.args.append(value)
+        return f"n{len(self.args) - 1}"
 
 
-class LevelText:
+class ListsText(GivenArrays):
+    """The source of the kernel that finds each row's lists, chooses the shortest of several, and
+    sums their lengths up."""
+
+    def __init__(self, choices: Sequence[Choice]) -> None:
+        super().__init__()
+        finds = [self._find(choice.lists) for choice in choices]
+        more = len(choices) > 1
+        lines = []
+        for number, find in enumerate(finds):
+            lines += ["{", *(f"    {line}" for line in find)]
+            lines.append("    const i64 length = high > low ? high - low : 0;")
+            if number:
+                lines.append("    if (length < sums[i]) {")
+                lines.append(f"        sums[i] = length, start = low, source = {number};")
+                lines.append("    }")
+            else:
+                lines.append("    sums[i] = length, start = low;")
+            lines.append("}")
+        sources = "ARRAY(u8) sources, " if more else ""
+        self.text = "\n".join(
+            [
+                '#include "search.cuh"',
+                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
+                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 size) {",
+                "    const i64 tiles = (size + TILE - 1) / TILE;",
+                "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+                "        const i64 first = tile * TILE + thread_of_block();",
+                "        i64 sums[EACH], lengths[EACH];",
+                "#pragma unroll",
+                "        for (int i = 0; i < EACH; i++) {",
+                "            const i64 at = first + i * THREADS;",
+                "            sums[i] = 0;",
+                "            if (at >= size) continue;",
+                "            i64 start;",
+                *["            int source = 0;"] * more,
+                *(f"            {line}" for line in lines),
+                "            starts[at] = start;",
+                *["            sources[at] = (u8)source;"] * more,
+                "        }",
+                "        for (int i = 0; i < EACH; i++) lengths[i] = sums[i];",
+                "        running_sums(sums, state, tile, tiles);",
+                "#pragma unroll",
+                "        for (int i = 0; i < EACH; i++) {",
+                "            const i64 at = first + i * THREADS, begin = sums[i] - lengths[i];",
+                "            if (at >= size) continue;",
+                "            ends[at] = sums[i];",
+                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
+                "                if (cut * TILE >= sums[i]) break;",
+                "                cuts[cut] = (i32)at;",
+                "            }",
+                "        }",
+                "    }",
+                "}\n",
+            ]
+        )
+
+    def _find(self, lists: ListEntries | ListRanges) -> list[str]:
+        """The lines that find where a row's list begins and ends."""
+        if isinstance(lists, ListEntries):
+            starts, lengths = self.array(lists.starts), self.array(lists.lengths)
+            return [f"const i64 low = {starts}[at], high = low + {lengths}[at];"]
+        offsets = self.array(lists.level.offsets)
+        lines = [
+            f"const i64 parent = {self.array(lists.parents)}[at];",
+            f"i64 low = {offsets}[parent], high = {offsets}[parent + 1];",
+        ]
+        for op, bounds in lists.cuts:
+            edge = "high" if op in ("<", "<=") else "low"
+            search = "upper_bound" if op in ("<=", ">") else "lower_bound"
+            values = self.array(lists.level.values)
+            lines.append(f"{edge} = {search}({values}, low, high, (i64){self.array(bounds)}[at]);")
+        return lines
+
+
+class LevelText(GivenArrays):
     """The source of a level's kernels: rows are expanded from the shortest of their `choices`, and
     the values looked up in the others, in order; then in `others`. `args`: the arrays that kernels
     take for that. `places`: for each position that is wanted, the number of its list (those of
@@ -58,38 +116,22 @@ class LevelText:
     def __init__(
         self, choices: Sequence[Choice], others: Sequence[Lookup], tests: ValueTests
     ) -> None:
-        self.params: list[str] = []
-        self.args: list[Array | int] = []
+        super().__init__()
         self.places: list[int] = []
         self.looks: list[str] = []
-        self._names: dict[int, str] = {}  # by id of the array
         self._many = len(choices) > 1
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
-            self.looks.append(f"if (!(key {test} (i64){self._array(column)}[r])) continue;")
+            self.looks.append(f"if (!(key {test} (i64){self.array(column)}[r])) continue;")
         for number in range(len(choices) - 1):
             self._in_choice(number, choices[number], choices[number + 1])
         for number, lookup in enumerate(others, len(choices)):
             self._in_root(number, lookup)
 
-    def _array(self, array: Array) -> str:
-        """The name of an array, which is an argument."""
-        name = self._names.get(id(array))
-        if name is None:
-            name = self._names[id(array)] = f"a{len(self.args)}"
-            self.params.append(f"ARRAY(const {type_of(array)}) {name}")
-            self.args.append(array)
-        return name
-
-    def _number(self, value: int) -> str:
-        self.params.append(f"i64 n{len(self.args)}")
-        self.args.append(value)
-        return f"n{len(self.args) - 1}"
-
     def _own(self, choices: Sequence[Choice]) -> None:
         """The value of an entry, and its position."""
-        arrays = [self._array(choice.entries.values) for choice in choices]
+        arrays = [self.array(choice.lists.values) for choice in choices]
         value = f"(i64){arrays[-1]}[position]"
         for number in reversed(range(len(choices) - 1)):
             if arrays[number:] != arrays[-1:] * (len(choices) - number):
@@ -110,14 +152,14 @@ class LevelText:
         for when, choice in ((f"if (later{number})", high), ("else", low)):
             level = choice.lookup.level
             assert choice.lookup.parents is not None
-            offsets, parents = self._array(level.offsets), self._array(choice.lookup.parents)
+            offsets, parents = self.array(level.offsets), self.array(choice.lookup.parents)
             self.looks += [
                 f"{when} {{",
                 f"    const i64 parent = {parents}[r];",
                 f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
                 "}",
             ]
-            values = self._array(level.values)
+            values = self.array(level.values)
             finds.append(f"{at} = find_within({values}, low{number}, high{number}, key);")
         if finds[0] == finds[1]:
             self.looks.append(finds[0])
@@ -133,11 +175,11 @@ class LevelText:
         dense = lookup.level.dense_index()
         if dense is not None:
             least, index = dense
-            sizes = self._number(least), self._number(len(index))
-            search = f"find_indexed({self._array(index)}, {sizes[0]}, {sizes[1]}, key)"
+            sizes = self.number(least), self.number(len(index))
+            search = f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, key)"
         else:
-            size = self._number(len(lookup.level))
-            search = f"find_within({self._array(lookup.level.values)}, 0, {size}, key)"
+            size = self.number(len(lookup.level))
+            search = f"find_within({self.array(lookup.level.values)}, 0, {size}, key)"
         self.looks += [f"const i64 place{number} = {search};", f"if (place{number} < 0) continue;"]
         if lookup.wanted:
             self.places.append(number)
@@ -209,13 +251,14 @@ class LevelText:
         return ["const int source = sources[r];", *looks] if self._many else looks
 
     def _begin(self, name: str, outs: Sequence[str], numbers: str) -> list[str]:
-        params = ["ARRAY(const i64) ends", "ARRAY(const i64) starts"]
+        params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
+        params.append("ARRAY(const i64) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL({name})({', '.join([*params, *self.params, *outs])}, i64 rows, i64 from,",
-            f"    {numbers}) {{",
+            f"KERNEL_OF_BLOCKS(5, {name})({', '.join([*params, *self.params, *outs])},",
+            f"    i64 rows, i64 from, {numbers}) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
             "    const i64 total = ends[rows - 1];",
@@ -228,7 +271,7 @@ class LevelText:
 _TILE = (
     "        const i64 begin = from + tile * TILE;",
     "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        const i64 first = row_by_block(ends, 0, rows, begin);",
+    "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
     "        const int held = ",
     "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
 )

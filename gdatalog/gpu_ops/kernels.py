@@ -33,6 +33,11 @@ def type_of(array: Array) -> str:
     return TYPES[str(array.dtype)]
 
 
+def text_of(types: dict[str, str], text: str) -> str:
+    """A source, with the types that it leaves open."""
+    return "".join(f"#define {alias} {kind}\n" for alias, kind in types.items()) + text
+
+
 class Kernels:
     """The kernels of one driver, each compiled on first use. `arrays`: those of any type."""
 
@@ -81,7 +86,6 @@ class Kernels:
 
         `types` defines the names of types that the source does not define.
         """
-        lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
-        kernel = self.kernel("".join([*lines, text]), name)
+        kernel = self.kernel(text_of(types, text), name)
         blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)

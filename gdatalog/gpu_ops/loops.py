@@ -46,6 +46,9 @@ _START = """\
     Work work = work_open();
 """
 
+# Tiles without a part of few given rows leave at once.
+_OF_ROUND = "    if (tile_of_grid<LANES>() >= tiles_of_round(control, tiles, sizes[1])) return;"
+
 _END = """\
 finish:
     if (troubled(t, run, work)) work.pool.n = 0;
@@ -175,6 +178,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *(_slice(name, kind, buffers, team) for name, kind in own.items()),
         *([f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []),
         *translation.declarations(), *give, "    bool gives = false;",
+        *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
         *([f"    auto {team.table} = open_team(run, work, team_words, team_table, "
            f"{team.table}_far, {team.table}_n);"] if team else []),

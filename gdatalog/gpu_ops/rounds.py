@@ -87,13 +87,8 @@ class DeviceRounds:
         self._lay_indexes()
         for rows in self.relations:
             if rows.marks is None:
-                parts, known = rows.space.parts, [each[: rows.count] for each in rows.columns]
-                rows.numbers = RowNumbers(self.kernels, len(parts), rows.count)
-                numbers = []
-                for part in parts:
-                    own, known = known[: len(part.spans)], known[len(part.spans) :]
-                    numbers.append(part.numbers(own, self.xp))
-                rows.numbers.add(numbers)
+                rows.numbers = RowNumbers(self.kernels, len(rows.space.parts), rows.count)
+                rows.number()
             for trie in rows.tries:
                 trie.make(rows.capacity)
         for launch in self.launches:
@@ -169,9 +164,10 @@ class DeviceRounds:
         held += sum(rows.marks.nbytes for rows in self.relations if rows.marks is not None)
         return held + self.memory.held
 
-    def again(self, scope: Any, limits: Limits) -> bool:
-        """Begins anew over the same tries, without rows; False if these rounds do not serve the
-        scope, or there is no room for them."""
+    def again(self, scope: Any, limits: Limits, first: Sequence[Columns]) -> bool:
+        """Begins anew over the same tries, with the `first` rows of each relation, which the caller
+        marks if there is a bitmap; False if these rounds do not serve the scope, or there is no
+        room for them."""
         self.settle(copies=True)
         if self.nbytes > limits.spare():
             return False
@@ -183,11 +179,14 @@ class DeviceRounds:
         for launch in self.launches:
             launch.limits = limits
             self.driver.clear(launch.ring)
-        for rows in self.relations:
-            rows.clear()
+        for rows, columns in zip(self.relations, first, strict=True):
+            rows.clear(len(columns[0]))
         self._make_room(1)
         self._set_counts()
         self.driver.write(self.board, self._first)
+        for rows, columns in zip(self.relations, first, strict=True):
+            if rows.count:
+                rows.fill(columns)
         return True
 
     def lend(self, number: int) -> LentRows:

@@ -83,6 +83,7 @@ class KeptFixpoints:
     def __init__(self, driver: CupyDriver) -> None:
         self._driver = driver
         self._kept: dict[object, Any] = {}
+        self._sizes: dict[object, int] = {}  # of what is kept, when it was
 
     @cached_property
     def _most(self) -> int:
@@ -91,9 +92,9 @@ class KeptFixpoints:
 
     def keep(self, key: object, found: Any) -> None:
         """Keeps a fixpoint; those that were used least recently make room."""
-        kept = self._kept
-        kept[key] = found
-        while len(kept) > MOST_FIXPOINTS or sum(each.nbytes for each in kept.values()) > self._most:
+        kept, sizes = self._kept, self._sizes
+        kept[key], sizes[key] = found, found.nbytes
+        while len(kept) > MOST_FIXPOINTS or sum(map(sizes.__getitem__, kept)) > self._most:
             kept.pop(next(iter(kept))).leave()
 
     def take(self, key: object) -> Any | None:

@@ -161,6 +161,32 @@ def call(parts: Parts) -> s.Expr:
     return s.FunctionCall(token.value, args, span, columns)
 
 
+def window(parts: Parts) -> s.Window:
+    args, columns = arguments(parts[2:-2:2])
+    if columns:
+        message = "the arguments of a function have no names"
+        raise ParseError(message, columns[0].span, hint="give them by their place")
+    partition, keys = parts[-2]
+    span = Span(parts[0].source, parts[0].start, parts[-1].end)
+    return s.Window(parts[0].value, args, tuple(partition), tuple(keys), span)
+
+
+def over(parts: Parts) -> tuple[list[s.Expr], list[tuple[str, s.Expr]]]:
+    parted, keys = (
+        [kept for token, kept in parts if (token.type == "PARTITION") == is_partition]
+        for is_partition in (True, False)
+    )
+    return (parted[0] if parted else []), (keys[0] if keys else [])
+
+
+def partition(parts: Parts) -> tuple[Token, list[s.Expr]]:
+    return parts[0], [value(part) for part in parts[2::2]]
+
+
+def by(parts: Parts) -> tuple[Token, list[tuple[str, s.Expr]]]:
+    return parts[0], parts[1::2]
+
+
 def named(parts: Parts) -> Named:
     return Named(variable(parts), value(parts[2]))
 

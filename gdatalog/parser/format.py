@@ -91,13 +91,23 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
+        case s.Window(name, args, partition, keys):
+            inside = [_list(args)] if args else []
+            inside += [f"partition by {_list(partition)}"] if partition else []
+            inside += [f"{'by' if name == 'top' else 'order by'} {_keys(keys)}"] if keys else []
+            return f"{name}({' '.join(inside)})", _WHOLE
         case s.Cast(operand, type_name):
             return f"as({_value(operand)}, {type_name})", _WHOLE
         case s.Aggregate(kind, targets, body):
             before = " ".join([kind, ", ".join(map(_target, targets))]).rstrip()
             return f"{before} : {{ {_literal(body)} }}", _WHOLE
-        case s.HeadAggregate(kind, targets):
-            return f"{kind}({_list(targets)})", _WHOLE
+        case s.HeadAggregate(kind, targets, _, parted, down):
+            at, end = len(targets) - parted - len(down), len(targets) - len(down)
+            words = ["desc" if turn else "asc" for turn in down]
+            keys = tuple(zip(words, targets[end:], strict=True))
+            if not parted and not down:
+                return f"{kind}({_list(targets)})", _WHOLE
+            return _tightness(s.Window(kind, targets[:at], targets[at:end], keys))
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")

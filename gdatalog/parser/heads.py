@@ -91,7 +91,7 @@ def _ground(node: s.Expr) -> bool:
     todo = [node]
     while todo:
         part = todo.pop()
-        if isinstance(part, (s.Var, s.Wildcard, s.Aggregate)):
+        if isinstance(part, (s.Var, s.Wildcard, s.Aggregate, s.Window)):
             return False
         if isinstance(part, s.FunctionCall):
             todo.extend(part.args)

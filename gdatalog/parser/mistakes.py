@@ -151,9 +151,16 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
 
 def misplaced_clause(failure: Failure) -> ParseError | None:
     token = failure.token
-    if token is None or token.type not in ("ORDER", "LIMIT", "OFFSET", "DIRECTION"):
+    if token is None or token.type not in (
+        "ORDER",
+        "PARTITION",
+        "BY",
+        "LIMIT",
+        "OFFSET",
+        "DIRECTION",
+    ):
         return None
-    what = "order by" if token.type == "ORDER" else token.value
+    what = f"{token.value} by" if token.type in ("ORDER", "PARTITION") else token.value
     hint = "only answers are ordered: write it behind the body of a query, ?- p(x) order by x."
     if failure.at > 1 and failure.tokens[failure.at - 2].type in ("LIMIT", "OFFSET"):
         hint = "`order by` comes first, then `limit` and `offset`"

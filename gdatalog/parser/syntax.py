@@ -92,6 +92,18 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A call with an order: `row_number(partition by g order by x desc)`, `top(3, x by y)`. Only
+    in heads; the checks make rules of it. `rest`: "asc" or "desc" with each key."""
+
+    name: str
+    args: tuple[Expr, ...]
+    partition: tuple[Expr, ...]
+    rest: tuple[tuple[str, Expr], ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """`a + b - c + ...`: at least `LONG` binary operators of equal precedence, applied left to
     right. Shorter runs are nested FunctionCalls."""
@@ -128,7 +140,19 @@ class Aggregate:
     locals: tuple[str, ...] = ()
 
 
-Expr = Const | Var | Wildcard | Param | Values | ListParam | FunctionCall | Chain | Cast | Aggregate
+Expr = (
+    Const
+    | Var
+    | Wildcard
+    | Param
+    | Values
+    | ListParam
+    | FunctionCall
+    | Window
+    | Chain
+    | Cast
+    | Aggregate
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +248,17 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class HeadAggregate:
-    """An aggregate in a head, over the distinct bindings of all variables of the body."""
+    """An aggregate in a head, over the distinct bindings of all variables of the body.
+
+    One that depends on an order has, behind its arguments, the terms that part the rows, as many as
+    `partition`, and its keys: `down` says of each whether it is descending.
+    """
 
     kind: str
     targets: tuple[Expr, ...]
     span: Span = _span()
+    partition: int = 0
+    down: tuple[bool, ...] = ()
 
 
 Literal = Atom | Compare | Member | Test | Not | And | Or | Distinct | Range

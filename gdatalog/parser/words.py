@@ -13,7 +13,7 @@ from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
 from gdatalog.values import quoted
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
-CLAUSES = frozenset({"order", "limit", "offset"})
+CLAUSES = frozenset({"order", "partition", "by", "limit", "offset"})
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 # Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
@@ -111,8 +111,9 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
 
 
 def find_clauses(tokens: list[Token]) -> None:
-    """Marks the words of `order by x desc limit 3 offset $n`. They are words where a name can only
-    be a mistake: `by` and a number follow, or they stand behind a value.
+    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g` and `x by y`. They
+    are words where a name can only be a mistake: `by` or a number follows, or they stand between
+    values.
     """
     ordered = False
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
@@ -120,11 +121,13 @@ def find_clauses(tokens: list[Token]) -> None:
             continue
         behind = before is not None and before.type in ENDS_OPERAND | {"DIRECTION"}
         if after is not None and after.type == "NAME" and after.value == "by":
-            if token.value == "order":
-                token.type, after.type, ordered = "ORDER", "BY", True
+            if token.value in ("order", "partition"):
+                token.type, after.type, ordered = token.value.upper(), "BY", True
         elif behind and after is not None and token.value in ("limit", "offset"):
             if after.type in ("NUMBER", "PARAM"):
                 token.type = token.value.upper()
+        elif behind and token.value == "by" and after and after.type in STARTS_OPERAND:
+            token.type, ordered = "BY", True
         elif behind and ordered and token.value in ("asc", "desc"):
             token.type = "DIRECTION"
     for before, token in pairwise(tokens):

@@ -152,7 +152,7 @@ def sliced(join: p.JoinPlan, labels: Sequence[str], variables: Collection[str]) 
 def _without_reuse(
     steps: Sequence[p.Step], paths: Paths, levels: dict[str, p.Join]
 ) -> tuple[p.Step, ...]:
-    """The steps, without reuse of lists that slices have changed."""
+    """The steps, without reuse of lists that slices have changed, and what told their lengths."""
     kept: list[p.Step] = []
     for step in steps:
         if isinstance(step, p.Branch):
@@ -164,6 +164,7 @@ def _without_reuse(
                 covers = {paths.node(step.participants[at]) for at in step.reuse.covers}
                 if not {paths.node(part) for part in earlier.participants} <= covers:
                     step = replace(step, reuse=None)
+            step = replace(step, least=())
             levels[step.variable] = step
         kept.append(step)
     return tuple(kept)

@@ -7,8 +7,9 @@ functions are evaluated is defined elsewhere.
 from __future__ import annotations
 
 from gdatalog.records import dataclass
+from gdatalog.values import TYPE_NAMES
 
-TYPES = ("int", "float", "symbol", "bool", "timestamp")
+TYPES: tuple[str, ...] = TYPE_NAMES
 NUMBERS = frozenset({"int", "float"})
 ANY = frozenset(TYPES)
 
@@ -35,7 +36,7 @@ class Signature:
         return self.params[min(at, len(self.params) - 1)]
 
 
-INT, FLOAT, SYMBOL, BOOL, TIMESTAMP = (frozenset({name}) for name in TYPES)
+INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, _ = (frozenset({name}) for name in TYPES)
 
 
 def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -46,7 +47,7 @@ _ARITHMETIC = Signature(_same(NUMBERS, 2), "a", may_fail_float=True)
 _PARTIAL = Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True)
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
-_OF_TIME = Signature((TIMESTAMP,), "int")
+_OF_TIME = Signature((TIMESTAMP | DATE,), "int")
 _REAL = Signature((FLOAT,), "float", may_fail_float=True)
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
@@ -75,7 +76,7 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("upper", "lower"), (_TEXT,)),
     "split_part": (Signature((SYMBOL, SYMBOL, INT), "symbol"),),
     **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
-    "seconds_between": (Signature((TIMESTAMP, TIMESTAMP), "float"),),
+    "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
 }
 
 # Soufflé's names, and the functions they stand for.
@@ -87,6 +88,24 @@ ALIASES: dict[str, str] = {
 }
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
+
+# Functions of heads that depend on the order of rows: those that give each row a value, and those
+# that pick values of each group. Each with how it is written.
+WINDOWS = {
+    "row_number": "row_number(order by x)",
+    "rank": "rank(order by x)",
+    "dense_rank": "dense_rank(order by x)",
+    "lag": "lag(x, 0 order by t)",
+    "lead": "lead(x, 0 order by t)",
+    "running_sum": "running_sum(x order by t)",
+}
+PICKS = {
+    "top": "top(3, x by score desc)",
+    "arg_max": "arg_max(x, score)",
+    "arg_min": "arg_min(x, score)",
+    "string_agg": 'string_agg(x, ", " order by y)',
+}
+ORDERED = {**WINDOWS, **PICKS}
 
 # Names of literals, which cannot be used as values.
 GENERATORS = frozenset({"range"})

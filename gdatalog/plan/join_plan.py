@@ -139,7 +139,8 @@ class Join:
     `>=`), which are ranges of sorted lists.
 
     `implied`: pairs (participant, cut) of numbers, where the participant's trie contains no rows
-    outside the cut.
+    outside the cut. `least`: pairs (participant, n), where values whose list in that trie has fewer
+    than n values lead to no row; executors need not test that.
     """
 
     variable: str
@@ -149,6 +150,7 @@ class Join:
     implied: tuple[tuple[int, int], ...] = ()
     reuse: Reuse | None = None
     estimate: float = field(default=0.0, compare=False)
+    least: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

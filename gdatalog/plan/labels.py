@@ -133,7 +133,11 @@ def step_label(paths: Paths, step: p.Step) -> str:
         case p.Seek():
             return f"seek {format_expr(step.value)} in {_all(paths, step.participants)}"
         case p.Join():
-            return f"{step.variable} in {_all(paths, step.participants)}"
+            label = f"{step.variable} in {_all(paths, step.participants)}"
+            for at, least in step.least:
+                ref = paths.tries[step.participants[at].trie]
+                label += f", each with {least} or more in {trie_label(ref)}"
+            return label
         case p.Assign():
             within = f" in {_all(paths, step.participants)}" if step.participants else ""
             return f"{step.variable} := {format_expr(step.expr)}{within}"

@@ -16,6 +16,7 @@ from gdatalog.plan import join_plan as p
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import AtomState, all_cuts, open_atom, within_atom
+from gdatalog.planner.candidates import with_candidates
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.conjunction import ConjunctionDraft
@@ -143,7 +144,10 @@ class ConjunctionBuilder:
         while self._advance():
             pass
         assert not self.rest.items, f"nothing binds what {self.rest.items} need"
-        return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
+        steps = reuse_lists(self.steps, self.plan.atoms, self.comparisons)
+        if self.depth or self.outer or self.plan.cost < self.plan.inputs.thresholds.degrees_from:
+            return steps
+        return with_candidates(steps, self.atoms, self.comparisons)
 
     def search(self) -> Order:
         """The cheapest order of variables."""

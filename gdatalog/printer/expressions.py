@@ -209,7 +209,7 @@ class ExpressionPrinter:
             return self._of_floats(name, args)
         if kind == "bool":
             return self._of_bools(name, args)
-        return self._of_ints(name, [self._key(arg) for arg in args])
+        return self._of_ints(name, [self._key(arg) for arg in args], kind == "date")
 
     def _constant(self, expr: Expr) -> _ValueText:
         at = self._argument(expr, "key")
@@ -243,7 +243,7 @@ class ExpressionPrinter:
             best = self._named(_ValueText(text, "key", False))
         return _ValueText(best)
 
-    def _of_ints(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
+    def _of_ints(self, name: str, args: Sequence[_ValueText], dates: bool) -> _ValueText:
         operands = [arg.operand for arg in args]
         if name in ("to_int", "to_number", "ord"):
             return args[0]
@@ -251,6 +251,8 @@ class ExpressionPrinter:
             return _ValueText(f"float({args[0].text})", "float")
         if name == "seconds_between":
             nanoseconds = self._call("minus", (args[1].text, args[0].text))
+            if dates:
+                return _ValueText(f"float({nanoseconds.text}) * 86400.0", "float", False)
             return _ValueText(f"{nanoseconds.text} / 1e9", "float", False)
         if name == "abs":
             return _ValueText(f"abs({args[0].text})")
@@ -269,7 +271,8 @@ class ExpressionPrinter:
                 self._check(self._call(fails, both).text)
             return self._call(function, both)
         if name in _HELPED:
-            return self._call(_HELPED[name], [arg.text for arg in args])
+            helper = f"{_HELPED[name]}_date" if dates else _HELPED[name]
+            return self._call(helper, [arg.text for arg in args])
         return _ValueText(_INT[name].format(*operands), atom=False)
 
     def _of_bools(self, name: str, args: Sequence[_ValueText]) -> _ValueText:

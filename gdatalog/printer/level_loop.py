@@ -52,6 +52,7 @@ class LevelLoop:
             turn = self._from_the_end(turn)
             name = self._bind(inner, turn)
             self._seek_others(inner, name, self._positions(turn, name, lanes, sought, cursors))
+            self._skip_short(inner)
             inner.bound(step)
             inner.go_on()
 
@@ -173,6 +174,16 @@ class LevelLoop:
             text.line(f"{cursor} = {nest.call(search, nest.values(other), low, high, name)}")
             found[other] = cursor
         return found
+
+    def _skip_short(self, inner: Point) -> None:
+        """Skips a value whose list below is too short for the variables that come from it."""
+        nest, step = self.here.nest, self.here.join
+        for place, least in step.least:
+            node = nest.paths.node(step.participants[place])
+            if not nest.hashed(node):
+                low, high = inner.range_of(node.child(Slot(step.variable, step.type)))
+                with self.here.text.block(f"if {high} - {low} < {least}"):
+                    self.here.text.line("continue")
 
     def _seek_others(self, inner: Point, name: str, among: dict[TrieNode, str]) -> None:
         """Looks the value up in the tries that have it; of lists that end here, membership was all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from gdatalog.account import default_limit
@@ -118,7 +118,8 @@ class Explanation(Shown):
         """The whole plan as a tree."""
         if not self.strata:
             label = "nothing to evaluate: only stored relations are read"
-            return ReportNode("plan", label, facts=(("device", self.device),))
+            notes = tuple(ReportNode("note", note) for note in self.notes)
+            return ReportNode("plan", label, facts=(("device", self.device),), children=notes)
         return ReportNode(
             "plan",
             f"{where(self.device, self.why)}, {settings_text(self.settings)}",
@@ -222,6 +223,7 @@ def explain(execution: Execution, names: Sequence[str], why: str = "asked for") 
             parts[0][1].append(name)
         else:
             parts.append((part, [name]))
+    notes.update(dict.fromkeys(_orders(execution)))
     trace = context.passes
     strata: list[PlannedStratum] = []
     indexes: dict[str, AskedIndex] = {}
@@ -260,6 +262,18 @@ def explain(execution: Execution, names: Sequence[str], why: str = "asked for") 
             trace, (part for part, _ in parts[1:]), (each.plan for each in strata)
         ),
     )  # fmt: skip
+
+
+def _orders(execution: Execution) -> Iterator[str]:
+    """How answers are put in order."""
+    for query in execution.compiled.queries:
+        if query.cut is not None and query.cut.order:
+            columns = execution.checked.schemas[query.relation].columns
+            keys = [f"{columns[at]}{' desc' * down}" for at, down in query.cut.order]
+            how = (
+                "all rows are sorted" if query.cut.limit is None else "a scan finds the first rows"
+            )
+            yield f"the answer is ordered by {', '.join(keys)}: {how}"
 
 
 def placed_inputs(plan: StratumPlan, inputs: StratumInputs) -> StratumInputs:

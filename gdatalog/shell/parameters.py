@@ -10,7 +10,7 @@ from gdatalog.errors import ParseError, SourceText, UsageError
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Const, Member, Query, Values
 from gdatalog.parser.tokens import string_token
-from gdatalog.values import TypeName, Value, quoted, timestamp_from_text, timestamp_to_text
+from gdatalog.values import DAY, TypeName, Value, quoted, timestamp_from_text, timestamp_to_text
 
 _NAME = re.compile(r"\$?([^\W\d]\w*)")
 _INT = re.compile(r"[+-]?[0-9]+")
@@ -54,11 +54,15 @@ def read_value(text: str, option: str = "-M") -> object:
     if text[:1] == "{" and text[-1:] == "}":
         return _list(text, option)
     nanoseconds = timestamp_from_text(text.removeprefix("@"))
-    if nanoseconds is not None:
-        import numpy as np
+    return text if nanoseconds is None else _moment(nanoseconds)
 
-        return np.datetime64(nanoseconds, "ns")
-    return text
+
+def _moment(nanoseconds: int) -> object:
+    """A time; a date at midnight, which stands for either."""
+    import numpy as np
+
+    found = np.datetime64(nanoseconds, "ns")
+    return found if nanoseconds % DAY else found.astype("datetime64[D]").item()
 
 
 def _list(text: str, option: str) -> list[object]:
@@ -66,8 +70,6 @@ def _list(text: str, option: str) -> list[object]:
     >>> _list('{"a", "b"}', "-M"), _list("{}", "-M")
     (['a', 'b'], [])
     """
-    import numpy as np
-
     if not text[1:-1].strip():
         return []
     hint = 'constants in braces, as in {1, 2, 3} and {"a", "b"}'
@@ -81,8 +83,7 @@ def _list(text: str, option: str) -> list[object]:
             if not isinstance(part, Const | Values):
                 raise UsageError(f"{option}: {text} is not a list of values", hint=hint)
             values = (part.value,) if isinstance(part, Const) else part.values
-            when = part.type == "timestamp"
-            found += [np.datetime64(int(v), "ns") for v in values] if when else values
+            found += [_moment(int(v)) for v in values] if part.type == "timestamp" else values
     return found
 
 
@@ -101,7 +102,7 @@ def parameter_text(value: object, kind: str | None = None) -> str:
 def _one(plain: Value, own: TypeName, kind: str | None) -> str:
     if own == "symbol":
         return quoted(str(plain))
-    if "timestamp" in (own, kind):
+    if own in ("timestamp", "date") or kind == "timestamp":
         return timestamp_to_text(int(plain))
     if own == "bool":
         return "true" if plain else "false"

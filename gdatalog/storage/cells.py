@@ -25,7 +25,15 @@ from gdatalog.storage.columns import Typed
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.places import DataPlace, MissingValue, shown
 from gdatalog.storage.table import DTYPES, Array, TextColumn
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
+from gdatalog.values import (
+    INT_MAX,
+    INT_MIN,
+    TypeName,
+    Value,
+    date_from_text,
+    duration_from_text,
+    timestamp_from_text,
+)
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}([,.' _\u00a0\u2009\u202f])[0-9]{3}(?:\1[0-9]{3})*")
@@ -53,6 +61,10 @@ def why_unreadable(text: str, kind: TypeName) -> str | None:
             other = "int" if text.isdigit() else "symbol"
             return f"a bool is written true or false; as it is, the column is {other}"
         return "a bool is written true or false"
+    if kind == "date":
+        return "a date is written 2026-11-20"
+    if kind == "duration":
+        return "a duration is written 3h, 7d, 1d12h or 1500ms"
     if kind == "timestamp":
         return _time(text)
     if kind == "float" and _COMMA.fullmatch(text):
@@ -126,9 +138,13 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     """
     if kind == "symbol":
         return text
-    if kind == "timestamp":
-        return timestamp_from_text(text.strip())
     text = text.strip()
+    if kind == "timestamp":
+        return timestamp_from_text(text)
+    if kind == "date":
+        return date_from_text(text)
+    if kind == "duration":
+        return duration_from_text(text)
     if kind == "bool":
         return _BOOLS.get(text)
     if kind == "float":

@@ -9,7 +9,7 @@ import numpy as np
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.places import DataPlace
 from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
-from gdatalog.values import INT_MAX, TypeName
+from gdatalog.values import FIRST_DAY, INT_MAX, LAST_DAY, TypeName
 
 
 def empty_column(kind: TypeName) -> Column:
@@ -57,6 +57,36 @@ def floats(values: Array, place: DataPlace) -> Array:
     if bad.any():
         raise place.missing(int(bad.argmax()), math.nan)
     return result
+
+
+def durations(values: Array, place: DataPlace) -> Array:
+    """Nanoseconds of a timedelta64 of any unit up to weeks."""
+    missing = np.isnat(values)
+    if missing.any():
+        raise place.missing(int(missing.argmax()), values[int(missing.argmax())])
+    unit = np.datetime_data(values.dtype)[0]
+    if unit not in ("W", "D", "h", "m", "s", "ms", "us", "ns"):
+        raise place.error(0, f"cannot store durations of dtype {values.dtype}")
+    made: Array = values.astype("timedelta64[ns]")
+    wrong = made.astype(values.dtype) != values  # NumPy wraps around
+    if wrong.any():
+        row = int(wrong.argmax())
+        message = f"the duration {values[row]} is beyond 292 years"
+        raise place.error(row, message, "a duration counts nanoseconds in 64 bits")
+    return np.ascontiguousarray(made).view(np.int64)
+
+
+def days(values: Array, place: DataPlace) -> Array:
+    """Days since 1970, which must be of the years 1 to 9999."""
+    wrong = (values < FIRST_DAY) | (values > LAST_DAY)
+    if wrong.any():
+        raise place.error(int(wrong.argmax()), "a date is beyond the years 1 to 9999")
+    return np.ascontiguousarray(values.astype(np.int32, copy=False))
+
+
+def moments(values: Array, place: DataPlace) -> Array:
+    """The midnights of days, in nanoseconds."""
+    return instants(values.astype("datetime64[D]"), place)
 
 
 def instants(values: Array, place: DataPlace) -> Array:

@@ -6,8 +6,8 @@ beyond 64 bits is an error that names its row (counted from 0) and its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import date
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import inf
 from typing import Any
@@ -18,11 +18,14 @@ from gdatalog.errors import DataError
 from gdatalog.storage.column_arrays import (
     arrow_numbers,
     borrowed,
+    days,
+    durations,
     empty_column,
     encoded,
     floats,
     instants,
     integers,
+    moments,
 )
 from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
@@ -31,7 +34,10 @@ from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import (
     INT_MAX,
     INT_MIN,
+    TIME_TEXTS,
     TypeName,
+    date_from_text,
+    duration_from_text,
     is_unicode,
     nanoseconds_of,
     plain,
@@ -73,7 +79,7 @@ def arrow_array(raw: Any) -> pa.Array:
 
 def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values: Values) -> None:
     """Raises if values are of another type than was declared."""
-    if declared not in (None, found):
+    if declared not in (None, found) and (found, declared) != ("date", "timestamp"):
         raise place.mismatch(0, declared, values[0], found)
 
 
@@ -92,8 +98,9 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
     kind = values.dtype.kind
     if kind in "OTU":
         return object_column(values.astype(object), declared, place)
-    names: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool"}
-    found: TypeName | None = "timestamp" if kind == "M" else names.get(kind)
+    found = _NUMPY.get(kind)
+    if values.dtype == "M8[D]":
+        found = "date"
     if len(values) == 0:
         return _nothing(declared or found)
     if found is None:
@@ -101,8 +108,25 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
     _agree(found, declared, place, values)
     if found == "bool":
         return found, np.ascontiguousarray(values)
-    made = {"int": integers, "float": floats, "timestamp": instants}[found]
+    if found == "date":
+        missing = np.isnat(values)
+        if missing.any():
+            raise place.missing(int(missing.argmax()), values[int(missing.argmax())])
+        return _dates(values.view(np.int64), declared, place)
+    made = {"int": integers, "float": floats, "timestamp": instants, "duration": durations}[found]
     return found, made(values, place)
+
+
+_NUMPY: dict[str, TypeName] = {
+    "i": "int", "u": "int", "f": "float", "b": "bool", "M": "timestamp", "m": "duration",
+}  # fmt: skip
+
+
+def _dates(values: Array, declared: TypeName | None, place: DataPlace) -> Typed:
+    """A column of dates, or of their midnights, if timestamps are declared."""
+    if declared == "timestamp":
+        return "timestamp", moments(values, place)
+    return "date", days(values, place)
 
 
 def _nothing(kind: TypeName | None) -> Typed:
@@ -113,7 +137,6 @@ def _nothing(kind: TypeName | None) -> Typed:
 def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
     cures = {
         "S": "decode the bytes first, numpy.char.decode(values)",
-        "m": "a duration is not a value: take its seconds, .dt.total_seconds()",
         "c": "store the real and the imaginary part as two columns of floats",
     }
     message = f"cannot store {shown(values[0])}, of dtype {values.dtype}"
@@ -165,7 +188,11 @@ def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) 
         return _nothing(declared or found)
     if found is None:
         message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
-        hint = "cast the column to int64, double, bool, string or timestamp"
+        hint = "cast the column to int64, double, bool, string, timestamp, date or duration"
+        if types.is_time(values.type):
+            hint = "a time of day can be a duration since midnight: cast it to int64 and duration"
+        elif types.is_nested(values.type):
+            hint = "a relation has plain values: a column for each field, a row for each element"
         raise place.error(0, message, hint)
     _agree(found, declared, place, values)
     if found == "symbol":
@@ -174,16 +201,17 @@ def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) 
         except (UnicodeDecodeError, pa.ArrowException) as error:
             message = f"{place.what}: column {place.column!r}: a text is not valid UTF-8"
             raise DataError(message) from error
-    if found == "timestamp" and not types.is_timestamp(kind):
-        values = values.cast(pa.timestamp("ms"))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if found == "bool":
         return found, values.to_numpy(zero_copy_only=False)
-    if found != "timestamp":
+    if found == "date":
+        counted = arrow_numbers(values.cast(pa.date32()).cast(pa.int32()))
+        return _dates(counted, declared, place)
+    if found not in ("timestamp", "duration"):
         return numpy_column(arrow_numbers(values), found, place)
-    instants = arrow_numbers(values.cast(pa.int64())).view(f"datetime64[{values.type.unit}]")
-    return numpy_column(instants, found, place)
+    dtype = f"{'datetime64' if found == 'timestamp' else 'timedelta64'}[{values.type.unit}]"
+    return numpy_column(arrow_numbers(values.cast(pa.int64())).view(dtype), found, place)
 
 
 def _whole(values: pa.Array, place: DataPlace) -> pa.Array:
@@ -222,8 +250,12 @@ def arrow_type(kind: pa.DataType) -> TypeName | None:
         return "float"
     if types.is_boolean(kind):
         return "bool"
-    if types.is_timestamp(kind) or types.is_date(kind):
+    if types.is_timestamp(kind):
         return "timestamp"
+    if types.is_date(kind):
+        return "date"
+    if types.is_duration(kind):
+        return "duration"
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "symbol"
     return None
@@ -247,11 +279,12 @@ def _kind(of: type) -> Kind:
         ("int", (int, np.integer)),
         ("float", (float, np.floating)),
         ("symbol", (str,)),
-        ("timestamp", (date, np.datetime64)),
+        ("timestamp", (datetime, np.datetime64)),
+        ("date", (date,)),
     )
     # numpy.timedelta64 is a subclass of numpy.signedinteger.
-    if issubclass(of, np.timedelta64):
-        return None
+    if issubclass(of, timedelta | np.timedelta64):
+        return "duration"
     return next((name for name, types in order if issubclass(of, types)), None)
 
 
@@ -278,7 +311,10 @@ def object_column(
         (only,) = kinds
     else:
         only = "float" if kinds == {"int", "float"} else None
-    if only == "symbol" and declared == "timestamp" and json:
+        only = "timestamp" if kinds == {"date", "timestamp"} else only
+    if only == "symbol" and declared in TIME_TEXTS and json:
+        return _from_texts(values, declared, place)
+    if only == "date" and declared == "timestamp":
         only = "timestamp"
     if only == "int" and declared == "float":
         only = "float"
@@ -294,11 +330,46 @@ def object_column(
         return "bool", np.array(values, dtype=np.bool_)
     if only == "symbol":
         return "symbol", _texts_of(values, place)
+    if only == "date":
+        counted = [(value - _EPOCH).days for value in values]
+        return "date", days(np.array(counted, dtype=np.int64), place)
+    if only == "duration":
+        return "duration", _durations_of(values, place)
     return "timestamp", np.fromiter(
         (_instant(value, row, place) for row, value in enumerate(values)),
         dtype=np.int64,
         count=len(values),
     )
+
+
+def _from_texts(values: Values, kind: TypeName, place: DataPlace) -> Typed:
+    """Times from the texts of JSON."""
+    read: dict[TypeName, Callable[[str], int | None]] = {
+        "timestamp": timestamp_from_text, "date": date_from_text, "duration": duration_from_text,
+    }  # fmt: skip
+    found = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        told = read[kind](value)
+        if told is None:
+            raise place.error(row, f"expected {kind}, found {shown(value)}")
+        found[row] = told
+    return kind, found
+
+
+def _durations_of(values: Values, place: DataPlace) -> Array:
+    """The nanoseconds of Python's durations, pandas' and NumPy's."""
+    found = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        exact = getattr(value, "to_timedelta64", None)  # of pandas
+        lone = np.array([value if exact is None else exact()])
+        if lone.dtype == object:
+            lone = lone.astype("m8[us]")
+        at = SomeRows(place.what, place.column, place, [row])
+        found[row] = durations(lone, at)[0]
+    return found
+
+
+_EPOCH = date(1970, 1, 1)
 
 
 def _with_infinities(values: Values) -> list[object]:
@@ -386,13 +457,8 @@ def _texts_of(values: Values, place: DataPlace) -> TextColumn:
         raise place.error(row, f"{shown(values[row])} holds half a surrogate pair") from None
 
 
-def _instant(value: date | np.datetime64 | str, row: int, place: DataPlace) -> int:
-    """Nanoseconds since 1970 of a date or time, or of its text; in UTC without a time zone."""
-    if isinstance(value, str):
-        told = timestamp_from_text(value)
-        if told is None:
-            raise place.error(row, f"expected timestamp, found {shown(value)}")
-        return told
+def _instant(value: date | np.datetime64, row: int, place: DataPlace) -> int:
+    """Nanoseconds since 1970 of a date or time; in UTC without a time zone."""
     if isinstance(value, np.datetime64):
         lone = SomeRows(place.what, place.column, place, [row])
         return int(instants(np.array([value]), lone)[0])

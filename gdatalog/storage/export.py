@@ -2,8 +2,8 @@
 
 The dtypes are those of the columns' kinds (`kinds.py`). Without one they follow from the types, so
 an empty table has them too: int64, float64, bool, `str` (pandas' string dtype), datetime64[ns,
-UTC]. Python rows hold ints, floats, strs, bools, and pandas Timestamps: Python's own datetime has
-no nanoseconds, and would cut them off.
+UTC], timedelta64[ns], objects for dates. Python rows hold ints, floats, strs, bools, dates, and
+pandas Timestamps and Timedeltas: Python's own have no nanoseconds, and would cut them off.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def _own_column(kind: TypeName, column: Column) -> pa.Array:
         return _taken(texts, column.codes, offsets)
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
+    if kind == "date":
+        return pa.array(column.astype(np.int32)).cast(pa.date32())
+    if kind == "duration":
+        return pa.array(column).cast(pa.duration("ns"))
     return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
@@ -127,6 +131,10 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
         return found
     if kind == "timestamp":
         return pd.Series(column.view("datetime64[ns]"), copy=copy).dt.tz_localize("UTC")
+    if kind == "date":  # pandas has no dtype for dates
+        return pd.Series(column.astype("datetime64[D]").astype(object), dtype=object)
+    if kind == "duration":
+        return pd.Series(column.view("timedelta64[ns]"), copy=copy)
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
@@ -145,6 +153,8 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
         wanted = numpy_dtype_of(kind)
     else:
         wanted = dtype
+    if found == "date" and isinstance(wanted, np.dtype):
+        wanted = None
     series = _pandas_column(found, column, True)
     if kind.zone is not None:
         zone = kind.zone
@@ -223,8 +233,13 @@ def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> A
     if isinstance(column, TextColumn):
         return column.decode()
     wanted = None if kind is None else numpy_dtype_of(kind)
-    values = column.view("datetime64[ns]") if found == "timestamp" else column
+    values = column.astype(_TIMES[found]) if found in _TIMES else column
     return values if wanted is None else values.astype(wanted, copy=False)
+
+
+_TIMES: dict[TypeName, str] = {
+    "timestamp": "datetime64[ns]", "date": "datetime64[D]", "duration": "timedelta64[ns]",
+}  # fmt: skip
 
 
 def to_rows(table: Table) -> list[Row]:
@@ -260,7 +275,11 @@ def python_values(kind: TypeName, column: Column, of: Kind | None = None) -> lis
         zone = UTC if of is None or of.zone is None else of.zone
         times = pd.DatetimeIndex(column.view("datetime64[ns]"))
         return list(times.tz_localize(UTC).tz_convert(zone) if zone else times)
-    values: list[Any] = column.tolist()
+    if kind == "duration":
+        import pandas as pd
+
+        return list(pd.TimedeltaIndex(column.view("timedelta64[ns]")))
+    values: list[Any] = (column.astype("datetime64[D]") if kind == "date" else column).tolist()
     return values
 
 

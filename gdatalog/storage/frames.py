@@ -109,12 +109,20 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
         else:
             kind, values = typed(column, place)
         types.append(kind)
-        kinds.append(kind_of(column, kind) if raw.source == "values" else None)
+        kinds.append(_kind(raw, at, kind))
         converted.append(values)
     length = raw.length if mending is None else mending.length
     names = tuple(name for name, _, _ in picked)
     rows = length if picked else min(length, 1)
     return Table(names, tuple(types), tuple(converted), rows, tidy(kinds))
+
+
+def _kind(raw: Raw, at: int, found: TypeName) -> Kind | None:
+    """The kind of a column that is loaded as this type."""
+    table = raw.table
+    if table is not None and table.kinds and table.types[at] == found:
+        return table.kinds[at]
+    return kind_of(raw.columns[at], found) if raw.source == "values" else None
 
 
 def _column(

@@ -62,6 +62,11 @@ class KeySpace:
         found = KeySpace(tuple(least), tuple(spans))
         return found if prod(spans) <= MOST_ROW_NUMBERS or len(found.parts) <= parts else None
 
+    def contains(self, bounds: Sequence[tuple[int, int]]) -> bool:
+        """Whether it has the space between some values, inclusive."""
+        pairs = zip(self.box, bounds, strict=True)
+        return all(least <= low and high < least + span for (least, span), (low, high) in pairs)
+
     @property
     def size(self) -> int:
         """How many rows are possible."""

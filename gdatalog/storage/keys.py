@@ -1,8 +1,8 @@
-"""Keys: integers in the order of the values that they represent.
+"""Keys: integers in the order of the values that they represent (docs/internals/values.md).
 
-int, bool and timestamp are their own keys. A float's key is its bit pattern, changed so that keys
-have the order of floats. A symbol's key is its code in the symbol table, which has no order.
-Columns of keys have 32 bits if these suffice.
+int and bool are their own keys; a timestamp's and a duration's are nanoseconds, a date's days. A
+float's key is its bit pattern, changed so that keys have the order of floats. A symbol's key is its
+code in the symbol table, which has no order. Columns of keys have 32 bits if these suffice.
 """
 
 from __future__ import annotations

@@ -32,7 +32,14 @@ class Kind:
     dtype: Any = field(default=None, compare=False)
 
 
-_FIXED: dict[TypeName, str] = {"int": "int64", "float": "float64", "bool": "bool", "symbol": "str"}
+_FIXED: dict[TypeName, str] = {
+    "int": "int64",
+    "float": "float64",
+    "bool": "bool",
+    "symbol": "str",
+    "date": "object",
+    "duration": "timedelta64[ns]",
+}
 Kinds = tuple[Kind | None, ...]  # of all columns; empty: None for each
 
 
@@ -52,6 +59,9 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
         return Kind("object", zone, dtype) if kept else zoned(zone) if zone is not None else None
     if of not in ("numpy", "pandas", "pyarrow") or str(dtype) == _FIXED.get(found):
         return None
+    if isinstance(dtype, np.dtype) and dtype.kind in "Mm" and found != "date":
+        if np.datetime_data(dtype)[0] not in ("s", "ms", "us", "ns"):  # no other library has these
+            return zoned(NAIVE) if times else None
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         inner = kind_of(categories, found)
@@ -130,7 +140,9 @@ def arrow_type_of(kind: Kind) -> pa.DataType | None:
     if kind.zone is not None:
         unit = "ns" if numpy is None else np.datetime_data(numpy)[0]
         return pa.timestamp(unit, tz=kind.zone or None)
-    return None if numpy is None else pa.from_numpy_dtype(numpy.newbyteorder("="))
+    if numpy is None or numpy == "M8[D]":
+        return None
+    return pa.from_numpy_dtype(numpy.newbyteorder("="))
 
 
 def numpy_dtype_of(kind: Kind) -> np.dtype[Any] | None:
@@ -139,6 +151,8 @@ def numpy_dtype_of(kind: Kind) -> np.dtype[Any] | None:
     if isinstance(dtype, pa.DataType):
         if pa.types.is_timestamp(dtype):
             return np.dtype(f"datetime64[{dtype.unit}]")
+        if pa.types.is_duration(dtype):
+            return np.dtype(f"timedelta64[{dtype.unit}]")
         plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype)
         return np.dtype(dtype.to_pandas_dtype()) if plain else None
     # pandas' nullable and sparse dtypes have one of NumPy
@@ -146,4 +160,4 @@ def numpy_dtype_of(kind: Kind) -> np.dtype[Any] | None:
     if not isinstance(dtype, np.dtype):
         unit = getattr(dtype, "unit", None)
         return None if unit is None else np.dtype(f"datetime64[{unit}]")
-    return dtype if dtype.kind in "iufbM" else None
+    return dtype if dtype.kind in "iufbMm" else None

@@ -55,6 +55,14 @@ def first_rows(
     return tuple(column[places] for column in chosen)
 
 
+def first_of(keys: Columns, count: int) -> Array:
+    """The places of the first `count` rows by some keys, in this order; rows with equal keys are
+    alike."""
+    numbered = (*keys, np.arange(len(keys[0])))
+    order = [(at, False) for at in range(len(numbered))]
+    return first_rows([numbered], ["int"] * len(numbered), SymbolTable(), order, count)[-1]
+
+
 def _ranks(types: Sequence[str], symbols: SymbolTable) -> list[Array | None]:
     """For each column of texts the rank of each code."""
     ranks = symbols.ranks() if "symbol" in types else None

@@ -18,6 +18,8 @@ _CURES: dict[TypeName, str] = {
     "symbol": "convert the data, .astype(str)",
     "bool": "convert the data, .astype(bool)",
     "timestamp": "convert the data, pandas.to_datetime(...)",
+    "date": "convert the data, .dt.date",
+    "duration": "convert the data, pandas.to_timedelta(...)",
 }
 
 
@@ -58,7 +60,7 @@ class DataPlace:
         return self.error(row, f"{shown(found)} does not fit into 64 bits", hint)
 
     def not_a_value(self, row: int, found: object) -> DataError:
-        hint = "a value is an int, a float, a string, a bool or a time"
+        hint = "a value is an int, a float, a string, a bool, a time or a duration"
         return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
 
 

@@ -41,7 +41,8 @@ class Raw:
     `source`: whether the columns hold values, cells of a text file, or JSON values. `place` returns
     the place of a column for errors, from its position and name. `header`: the span of a file's
     header. `warnings`: about data that is not loaded. `whole`: if this is one batch of several,
-    reads all batches again.
+    reads all batches again. `table`: what the columns were, with
+    their kinds.
     """
 
     names: tuple[str, ...] | None
@@ -52,6 +53,7 @@ class Raw:
     header: Span | None = None
     warnings: list[Caution] = field(default_factory=list)
     whole: Callable[[], Iterable[Raw]] | None = None
+    table: Table | None = None
 
 
 def default_name(position: int) -> str:
@@ -91,7 +93,8 @@ def raw_of_table(table: Table) -> Raw:
     """A table as raw data, so that it can be matched with a declaration."""
     from gdatalog.storage.export import to_arrow
 
-    return Raw(table.names, tuple(to_arrow(table).columns), table.length)
+    columns = tuple(to_arrow(table).columns)
+    return Raw(table.names, columns, table.length, table=table)
 
 
 def raw_of(data: Any, options: LoadOptions) -> Raw:

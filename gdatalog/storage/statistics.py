@@ -148,6 +148,8 @@ class Statistics:
     def distinct(self, columns: frozenset[int]) -> int:
         """The number of distinct combinations of values in some columns; an estimate if there are
         many."""
+        if columns and len(columns) == len(self._types):
+            return self._store.at_most  # fewer once duplicates have been removed
         found = self._distinct.get(columns)
         if found is None:
             found = self._distinct[columns] = self._count(columns)
@@ -185,8 +187,6 @@ class Statistics:
         rows = self._store.at_most
         if not columns or rows == 0:
             return min(1, rows)
-        if len(columns) == len(self._types):
-            return rows
         remote = self._remote
         if remote is not None and len(columns) == 1:
             return remote.survey.distinct[min(columns)]

@@ -288,10 +288,24 @@ class ListEntries(NamedTuple):
     source: int = 0
 
 
+class ListRanges(NamedTuple):
+    """The lists of the rows' parents, one for each row, within bounds: (operator, bounds). Where
+    each begins and ends has not been looked up yet. `source`: as in `ListEntries`."""
+
+    level: TrieLevel
+    parents: Array
+    cuts: ValueTests
+    source: int
+
+    @property
+    def values(self) -> Array:
+        return self.level.values
+
+
 class Choice(NamedTuple):
     """Lists, one for each row, which may be expanded; or else values are looked up in them."""
 
-    entries: ListEntries
+    lists: ListEntries | ListRanges
     lookup: Lookup
 
 

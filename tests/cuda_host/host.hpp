@@ -52,6 +52,7 @@ double floor(double), ceil(double), sqrt(double), trunc(double);
 #define APART DEVICE
 #define METHOD GD_AT_ONCE
 #define KERNEL(name) [[maybe_unused]] __attribute__((noinline)) static void name
+#define KERNEL_OF_BLOCKS(blocks, name) KERNEL(name)
 #define RESTRICT
 
 template <class T>

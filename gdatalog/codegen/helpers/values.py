@@ -120,13 +120,13 @@ def truncate(value: float) -> Scalar:
 
 
 @part
-def _civil(time: int) -> tuple[int, int, int]:
-    """Year, month and day of nanoseconds since 1970.
+def _civil(since: int) -> tuple[int, int, int]:
+    """Year, month and day of days since 1970.
 
     Years are counted from March, so that a leap day is the last of its year, in eras of 400
     years, which have 146097 days; day 719468 of that count is 1970-01-01.
     """
-    days = time // _NANOSECONDS_A_DAY + 719_468
+    days = since + 719_468
     era = days // 146_097
     day = days - era * 146_097
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
@@ -141,17 +141,32 @@ def _civil(time: int) -> tuple[int, int, int]:
 
 @inlined
 def year_of(time: int) -> int:
-    return _civil(time)[0]
+    return _civil(time // _NANOSECONDS_A_DAY)[0]
+
+
+@inlined
+def year_of_date(days: int) -> int:
+    return _civil(days)[0]
 
 
 @inlined
 def month_of(time: int) -> int:
-    return _civil(time)[1]
+    return _civil(time // _NANOSECONDS_A_DAY)[1]
+
+
+@inlined
+def month_of_date(days: int) -> int:
+    return _civil(days)[1]
 
 
 @inlined
 def day_of(time: int) -> int:
-    return _civil(time)[2]
+    return _civil(time // _NANOSECONDS_A_DAY)[2]
+
+
+@inlined
+def day_of_date(days: int) -> int:
+    return _civil(days)[2]
 
 
 LONGEST = 1 << 50  # of a range: practically endless

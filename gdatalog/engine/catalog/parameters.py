@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,17 @@ class GivenList:
         return list((column.decode() if isinstance(column, TextColumn) else column).tolist())
 
     def keys(self, kind: TypeName, symbols: SymbolTable) -> Array:
-        """The values as keys: of their own type, or of float for ints."""
+        """The values as keys: of their own type, of float for ints, or of timestamp for dates."""
         if len(self) == 0:
             return np.empty(0, dtype=np.int32)
         if kind == "float":
             return float_to_key(np.asarray(self.column, dtype=np.float64))
+        if self.kind == "date" and kind == "timestamp":
+            from gdatalog.storage.column_arrays import moments
+
+            days = self.column
+            assert isinstance(days, np.ndarray)
+            return moments(days, _ListPlace("the parameter", self.name))
         return encode_column(self.column, self.kind, symbols)
 
 
@@ -115,8 +121,8 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         return value.type, value
     if isinstance(value, (bool, np.bool_)):
         return "bool", bool(value)
-    if isinstance(value, np.timedelta64):  # a subclass of np.integer
-        raise _no_value(name, value)
+    if isinstance(value, timedelta | np.timedelta64):  # also a subclass of np.integer
+        return "duration", int(GivenList.of(name, [value]).values()[0])
     if isinstance(value, (int, np.integer)):
         number = int(plain(value))
         if not INT_MIN <= number <= INT_MAX:
@@ -137,7 +143,9 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         when = _nanoseconds(value)
         if not INT_MIN < when <= INT_MAX:  # the least value means NaT
             raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
-        return "timestamp", when
+        # a day may stand for a timestamp, too
+        day = not isinstance(value, datetime) and getattr(value, "dtype", "M8[D]") == "M8[D]"
+        return "date" if day else "timestamp", when
     if holds_many(value):
         many = GivenList.of(name, value)
         return many.type, many
@@ -146,11 +154,7 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
 
 def _no_value(name: str, value: object) -> DataError:
     found = "None" if value is None else f"of type {type(value).__name__}"
-    hint = "parameters are ints, floats, strings, bools and timestamps, and lists of these"
-    if isinstance(value, timedelta | np.timedelta64):
-        hint = f"give a duration's seconds: {name} / np.timedelta64(1, 's')"
-        if isinstance(value, timedelta):
-            hint = f"give a duration's seconds: {name}.total_seconds()"
+    hint = "parameters are ints, floats, strings, bools, times and durations, and lists of these"
     return DataError(f"the parameter ${name} cannot be {found}", hint=hint)
 
 

@@ -211,9 +211,9 @@ class BoundPart:
 
 @dataclass(slots=True, eq=False)
 class BoundStrata:
-    """A query that reads relations whose rows its parameters decide. `evaluator`: of the call that
-    bound it. `known`: the relations that do not depend on parameters, all of them once it has been
-    `answered`."""
+    """A query that reads relations whose rows its parameters decide, or are only counted.
+    `evaluator`: of the call that bound it, which may have evaluated the answer. `known`: the
+    relations that do not depend on parameters, all of them once it has been `answered`."""
 
     compiled: Compiled
     name: str
@@ -224,6 +224,10 @@ class BoundStrata:
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
         before = self.evaluator
+        answer = before.known.pop(self.name, None)
+        if answer is not None:
+            self.answered = True
+            return answer
         found = Evaluator(
             context, before.program, before.stored, before.facts, before.results, before.keep,
             before.asked, known=dict(self.known), kept_plans=self.plans, number=before.number,
@@ -269,7 +273,7 @@ def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
     if any(_may_be_counted(evaluator, stratum, read) for read in names):
         evaluator.relation(name)
         if not all(map(evaluator.known.__contains__, names)):  # their rows were only counted
-            return None
+            return BoundStrata(compiled, name, evaluator, _lasting(evaluator))
     relations = {read: evaluator.relation(read) for read in names}
     return BoundRules(compiled, stratum, relations, lookup)
 

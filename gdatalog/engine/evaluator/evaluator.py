@@ -18,10 +18,10 @@ from gdatalog.claims import Claim
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
-from gdatalog.engine.counting import count_stratum, only_count, run_on_few
+from gdatalog.engine.counting import CountingPlan, only_count, plan_counts, plan_reader, total_of
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.evaluator.kept_plans import KeptPlans
+from gdatalog.engine.evaluator.kept_plans import KeptPlans, planned
 from gdatalog.engine.evaluator.news import News, news_since
 from gdatalog.engine.evaluator.results import Keeps, MadeOf, Read, Results, StratumResult
 from gdatalog.engine.evaluator.upcoming import LastUse, Upcoming
@@ -98,9 +98,7 @@ class Evaluator:
             with closing(self._due(wanted)) as due:
                 for stratum in due:
                     ready = self._ready.pop(stratum.relations, None)
-                    plan, inputs = self._kept(stratum) if ready is None else ready
-                    if plan is None:
-                        plan = self._keep(plan_stratum(stratum, inputs), inputs)
+                    plan, inputs = self.planned(stratum) if ready is None else ready
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
                     if inputs.unfit and self.kept_plans is not None:
@@ -210,7 +208,7 @@ class Evaluator:
         if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
         for stratum in upcoming.plannable(self._ready, self.results):
-            plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
+            plan, inputs = self._ready[stratum.relations] = self.planned(stratum, True)
             root, placed = plan.root, plan.placed
             if placed is not None:
                 root, inputs = placed.then, there(inputs, placed.device)
@@ -426,26 +424,14 @@ class Evaluator:
             found = self.known[name] = self._given(name)
         return found
 
-    def planned(self, stratum: Stratum) -> Planned:
-        """The plan of a stratum, and the inputs that it was made for."""
-        plan, inputs = self._kept(stratum)
-        if plan is None:
-            plan = plan_stratum(stratum, inputs)
-            if not stratum.recursive:  # its rows may be counted only
-                self._keep(plan, inputs)
-        return plan, inputs
-
-    def _kept(self, stratum: Stratum) -> tuple[StratumPlan | None, StratumInputs]:
-        """The inputs of a stratum, and the plan that was kept, if it suits them."""
-        inputs, plans = self.inputs(stratum), self.kept_plans
-        reads = self.program.reads(stratum)
-        return None if plans is None else plans.found(stratum, reads, inputs), inputs
-
-    def _keep(self, plan: StratumPlan, inputs: StratumInputs) -> StratumPlan:
-        """Keeps a plan for calls with other parameters."""
-        if self.kept_plans is not None:
-            self.kept_plans.keep(plan, self.program.reads(plan.stratum), inputs)
-        return plan
+    def planned(self, stratum: Stratum, ahead: bool = False) -> Planned:
+        """The plan of a stratum, and the inputs that it was made for. `ahead`: whether its rows may
+        turn out to be counted only, if it is recursive."""
+        inputs, kept = self.inputs(stratum), self.kept_plans
+        if kept is None or (ahead and stratum.recursive):
+            return plan_stratum(stratum, inputs), inputs
+        reads, make = self.program.reads(stratum), partial(plan_stratum, stratum, inputs)
+        return planned(kept, stratum, reads, inputs, make), inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
         inputs = self.inputs(stratum)
@@ -468,31 +454,40 @@ class Evaluator:
             return None
         if self.kept_plans is not None and stratum.relations in self.kept_plans:
             return None
-        readers = upcoming.readers(stratum)
-        if not readers or not only_count(readers, stratum.relations):
-            return None
-        if any(self._seeds(name) for reader in readers for name in reader.relations):
+        readers, counts = upcoming.readers(stratum), self._kept_counts
+        if not (counts is not None and counts.read_by(stratum, readers)):
+            if not readers or not only_count(readers, stratum.relations):
+                return None
+            if any(self._seeds(name) for reader in readers for name in reader.relations):
+                return None
+        inputs = self.inputs(stratum)
+        make = partial(plan_counts, stratum, inputs, readers)
+        plan = planned(counts, stratum, self.program.reads(stratum), inputs, make)
+        if not isinstance(plan, CountingPlan):
             return None
         before = self._recall(stratum, COUNTS)
-        found = count_stratum(stratum, self.inputs(stratum), readers, before)
-        if found is None:
-            return None
-        relations, schemas, reading = found
+        relations = before or run(plan, inputs, None if counts is None else counts.ready(plan))
+        counted = relations.keys() != set(stratum.relations)
         if before is None:
-            self._remember(stratum, relations, COUNTS if schemas else "")
-        upcoming.counting.update(reading)
-        self._counts.update(schemas)
+            self._remember(stratum, relations, COUNTS if counted else "")
+        if counted:
+            upcoming.counting.update(plan.readers)
+            self._counts.update(plan.schemas)
         return relations
 
     def _of_counts(self, reader: Stratum) -> Relations:
-        """Evaluates a stratum that reads counts; on the CPU if they are few."""
-        inputs, context = self.inputs(), self.context
-        read = {atom.name for rule in reader.rules for atom in rule.atoms}
-        few = context.thresholds.device_from
-        here = context.device is CPU or not read <= self._counts.keys()
-        if here or any(self.known[name].length > few for name in read):
-            return run(plan_stratum(reader, inputs), inputs)
-        return run_on_few(reader, inputs)
+        """Evaluates a stratum that reads counts."""
+        inputs, counts = self.inputs(), self._kept_counts
+        found = total_of(reader, inputs)
+        if found is not None:
+            return found
+        reads = sorted({atom.name for rule in reader.rules for atom in rule.atoms})
+        plan = planned(counts, reader, reads, inputs, partial(plan_reader, reader, inputs))
+        return run(plan, inputs, None if counts is None else counts.ready(plan))
+
+    @property
+    def _kept_counts(self) -> KeptPlans | None:
+        return None if self.kept_plans is None else self.kept_plans.counts
 
     # ----------------------------------------------------------------------------------- facts
 

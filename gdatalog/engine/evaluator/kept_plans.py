@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.counting import CountingPlan
 from gdatalog.engine.derived import count_of
+from gdatalog.engine.operators.placed import lasts
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import PreparedPlan
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.statistics import Looked
-from gdatalog.records import dataclass, field
+from gdatalog.records import cached_property, dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,18 @@ class KeptPlan:
 
 class KeptPlans(dict[tuple[str, ...], KeptPlan]):
     """Plans by the relations of their strata. `reads`: the relations that a stratum reads."""
+
+    @cached_property
+    def counts(self) -> KeptPlans:
+        """The plans of strata whose rows are only counted, and of those that read the counts."""
+        return KeptPlans()
+
+    def read_by(self, stratum: Stratum, readers: Collection[Stratum]) -> bool:
+        """Whether there is a plan that counts a stratum's rows for these strata."""
+        kept = self.get(stratum.relations)
+        if kept is None or not isinstance(kept.plan, CountingPlan):
+            return False
+        return kept.plan.readers.keys() == {reader.relations for reader in readers}
 
     def found(
         self, stratum: Stratum, reads: Sequence[str], inputs: StratumInputs
@@ -54,6 +69,28 @@ class KeptPlans(dict[tuple[str, ...], KeptPlan]):
         """What earlier runs of a plan have prepared, if it is kept."""
         kept = self.get(plan.relations)
         return kept.ready if kept is not None and kept.plan is plan else None
+
+
+Made = TypeVar("Made", bound=StratumPlan | None)
+
+
+def planned(
+    kept: KeptPlans | None,
+    stratum: Stratum,
+    reads: Sequence[str],
+    inputs: StratumInputs,
+    make: Callable[[], Made],
+) -> StratumPlan | Made:
+    """The plan of a stratum that is `kept`, if one suits; otherwise a new one, which is kept."""
+    found = None if kept is None else kept.found(stratum, reads, inputs)
+    if found is not None:
+        return found
+    plan = make()
+    if kept is None or plan is None:
+        return plan
+    if plan.placed is None or lasts(plan.placed, inputs, reads):
+        kept.keep(plan, reads, inputs)
+    return plan
 
 
 def _numbers(reads: Sequence[str], inputs: StratumInputs) -> list[int]:

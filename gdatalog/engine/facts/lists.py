@@ -15,6 +15,7 @@ from gdatalog.storage.keys import encode_values
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
+from gdatalog.values import days_of
 
 
 def list_relation(
@@ -35,6 +36,8 @@ def list_relation(
         if isinstance(part, Values):
             return encode_values(part.values, values.type, symbols)
         value = params[part.name] if isinstance(part, Param) else part.value
+        if isinstance(part, Param) and values.type == "date":
+            value = days_of(value)
         return encode_values((value,), values.type, symbols)
 
     columns, types = values.schema

@@ -15,7 +15,7 @@ from gdatalog.parser.syntax import Atom, Const, FactColumns
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName, Value, days_of
 
 
 def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
@@ -24,22 +24,32 @@ def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope)
     for at, kind in enumerate(types):
         parts = [
             encode_values(values, kind, scope.symbols)
-            for values in _values(facts, at, scope.params)
+            for values in _values(facts, at, kind, scope.params)
         ]
         columns.append(np.concatenate(parts))
     return tuple(columns), number_of(facts)
 
 
 def _values(
-    facts: Iterable[Piece], at: int, params: Mapping[str, Value]
+    facts: Iterable[Piece], at: int, kind: TypeName, params: Mapping[str, Value]
 ) -> Iterator[Sequence[Value]]:
     """The values of a column of facts, in their order."""
     for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
         if many:
-            yield from (each.columns[at] for each in pieces if isinstance(each, FactColumns))
+            columns = (each.columns[at] for each in pieces if isinstance(each, FactColumns))
+            yield from (
+                ([*map(days_of, column)] for column in columns) if kind == "date" else columns
+            )
         else:
             args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
-            yield [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+            values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+            if kind == "date":
+                pairs = zip(args, values, strict=True)
+                values = [
+                    days_of(value) if getattr(arg, "type", "") == "timestamp" else value
+                    for arg, value in pairs
+                ]
+            yield values
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

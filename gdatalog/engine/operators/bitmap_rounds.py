@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid, union_rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
@@ -148,32 +148,39 @@ def starts_small(draft: StratumDraft) -> bool:
 
 
 class MarkedRounds(StratumRun):
-    """One evaluation by rounds whose kernels output new rows only. `kept`: what serves later runs.
+    """One evaluation by rounds whose kernels output new rows only. `again`: what an earlier run has
+    left; `kept`: what serves later ones. `passing`: relations that no one asks for.
     `only_rest_waits`: whether only the rules that run once wait for their kernels, so that they run
     breadth-first."""
 
     kept: KeptRounds | None = None
+    again: KeptRounds | None = None
     only_rest_waits = False
+    passing: Collection[str] = ()
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
         no one asks for; their new rows only feed other rules."""
-        followers, again = self.followers, self._again(passing)
+        followers, self.passing = self.followers, passing
         marked: Mapping[str, RelationInRounds] | None
         try:
-            if again is not None:
-                marked, rest = again.marked, self._rest
-            else:
+            seeds = self._seeds()
+            marked, rest = None, self._rest
+            if rest:
+                marked = self._again(seeds, [*followers, *rest])
+            if marked is None:
                 rest = self._kernels_once()
-                seeds = self._marked(self._seeds(), [*followers, *rest]) if rest else None
-                marked, rest = self._begin(followers) if seeds is None else (seeds, rest)
+                marked = self._marked(seeds, [*followers, *rest]) if rest else None
+            if marked is None:
+                marked, rest = self._begin(followers)
             if marked is None:
                 return None
-            if not self._rounds(followers, rest, marked, passing, again):
+            if not self._rounds(followers, rest, marked, passing, self.again):
                 if not self.only_rest_waits:
                     return None
+                self.again = None
                 marked, _ = self._begin(followers)
-                if marked is None or not self._rounds(followers, [], marked, passing, None):
+                if marked is None or not self._rounds(followers, [], marked, passing, self.again):
                     return None
         except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
@@ -188,19 +195,28 @@ class MarkedRounds(StratumRun):
             device.keep(key_of(self.kept.made_for.joins, passing), self.kept)
         return found
 
-    def _again(self, passing: Collection[str]) -> KeptRounds | None:
-        """What the device has kept of the same rounds over the same tries."""
+    def _again(
+        self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[RuleJoin]
+    ) -> Mapping[str, RelationInRounds] | None:
+        """The relations, with these first rows, of the same rounds over the same tries, if the
+        device has kept them."""
         device = self.context.device.accelerator
         if device is None or self.context.metrics.lasting:
             return None
-        if any(count_of(part) for parts in self.inputs.seeds.values() for part in parts):
+        key = key_of([each.join for each in joins], self.passing)
+        found: KeptRounds | None = device.kept_of(key)
+        if found is None:
             return None
-        joins = [each.join for each in (*self.followers, *self._rest)]
-        found: KeptRounds | None = device.kept_of(key_of(joins, passing))
-        if found is None or found.begins(self):
-            return found
-        found.leave()
-        return None
+        given = {name: rows for name, (rows, count) in first.items() if count}
+        if not found.begins(self, given):
+            found.leave()
+            return None
+        self.again = found
+        for name, rows in given.items():
+            table = found.marked[name]
+            if not table.hashed:
+                self._mark(table.marks, table.space, rows)
+        return found.marked
 
     @cached_property
     def followers(self) -> list[RuleJoin]:
@@ -220,14 +236,14 @@ class MarkedRounds(StratumRun):
 
     def _begin(
         self, followers: Sequence[RuleJoin]
-    ) -> tuple[dict[str, RelationInRounds] | None, list[RuleJoin]]:
+    ) -> tuple[Mapping[str, RelationInRounds] | None, list[RuleJoin]]:
         """The rows of each relation without recursion, marked, if the bitmaps fit; or only those
         that no rule derives, and the joins of the nonrecursive rules, if their rows do not fit."""
         mark = self.record.mark()
         try:
             with self.context.limits.account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
-                return self._marked(first, followers), []
+                return self._again(first, followers) or self._marked(first, followers), []
         except MemoryError:
             rest = self._rest
             if not rest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
@@ -43,6 +44,16 @@ class Placed(Wrapping):
             did = f"{format_bytes(moved)} were copied to or from the GPU"
             record.how = (first, did, *others)
         return found
+
+
+def lasts(placed: Placed, inputs: StratumInputs, reads: Collection[str]) -> bool:
+    """Whether a choice and its reason hold for later calls: the GPU is open, and what it `reads`
+    lies there if it runs there."""
+    later = inputs.context.later
+    if later is None or later.device is None:
+        return False
+    stores = (inputs.relation(name).store for name in reads)
+    return placed.device == "cpu" or all(store.on_device is not None for store in stores)
 
 
 def there(inputs: StratumInputs, device: str) -> StratumInputs:

@@ -5,8 +5,8 @@ tries, which grow with the rounds.
 
 All kernels are prepared before the first round (`gpu_ops/rounds.py`), and the host reads a few
 words after each, or after several. A profile runs the rules of a round one after the other, and
-waits for each. The device keeps rounds that began without rows, with their bitmaps and buffers, for
-queries that run the same plans over the same tries.
+waits for each. The device keeps rounds, with their bitmaps and buffers, for queries that run the
+same plans over the same tries, also with other first rows in the same space.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ class RelationInRounds:
         return self.beside["marks"]
 
     @property
+    def nothing(self) -> Columns:
+        """Columns without rows."""
+        return tuple([np.empty(0, dtype=dtype) for dtype in self.dtypes])
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its blocks and bitmaps."""
         bitmaps = (*self.beside.values(), self.before, self.delta)
@@ -142,13 +147,20 @@ class KeptRounds:
         """Gives its rows to those that may still read them."""
         self.rounds.settle(copies=False)
 
-    def begins(self, of: StratumRun) -> bool:
-        """Begins this run, if it serves it."""
+    def begins(self, of: StratumRun, first: Mapping[str, Columns]) -> bool:
+        """Begins this run with the first rows of relations, which the caller marks; False if it
+        does not serve the run."""
         context = of.context
         tries = map(of.trie_of, _read(self.made_for.joins, self.marked))
         if not self.made_for.serves(context, tries):
             return False
-        if not self.rounds.again(context.scope, context.limits):
+        ops = of.ops.on_device
+        assert ops is not None
+        spaces = {name: self.marked[name].space for name in first}
+        if not all(spaces[name].contains(ops.spans(rows)) for name, rows in first.items()):
+            return False
+        rows = [first.get(name, table.nothing) for name, table in self.marked.items()]
+        if not self.rounds.again(context.scope, context.limits, rows):
             return False
         for name, table in self.marked.items():
             table.count = table.length = 0
@@ -158,7 +170,8 @@ class KeptRounds:
 
 def _read(joins: Sequence[JoinPlan], growing: Collection[str]) -> list[TrieRef]:
     """The indexes that joins read, but for those that grow."""
-    return [ref for join in joins for ref in join.tries if ref.relation not in growing]
+    refs = (ref for join in joins for ref in join.tries if ref.relation not in growing)
+    return [*dict.fromkeys(refs)]
 
 
 class RowRounds:
@@ -166,7 +179,7 @@ class RowRounds:
     device has of earlier runs. `began`: whether what runs once has run. `only_rest_waits`: whether
     they cannot run because kernels of the `rest` are not compiled yet, and no others."""
 
-    began = seeded = only_rest_waits = False
+    began = only_rest_waits = False
 
     def __init__(
         self,
@@ -251,9 +264,7 @@ class RowRounds:
         return True
 
     def _kept(self, rounds: DeviceRounds) -> KeptRounds | None:
-        """What serves later runs; None if these rounds began with rows."""
-        if self.seeded:
-            return None
+        """What serves later runs."""
         joins = [each.join for each in self.joins]
         tries = [self.of.trie_of(ref) for ref in _read(joins, self.marked)]
         made_for = run_for(self.context, joins, tries)
@@ -270,13 +281,12 @@ class RowRounds:
 
         ops = self.of.ops
         for name, table in self.marked.items():
-            nothing = tuple(ops.xp.empty(0, dtype=dtype) for dtype in table.dtypes)
+            nothing = tuple(map(ops.xp.asarray, table.nothing))
             rows = ops.concatenate(table.blocks) if table.blocks else nothing
             passing = name in self.passing and name not in self.indexed
             most, marks = table.space.size, None if table.hashed else table.marks
             table.rows = GrowingRows(self._driver, rows, most, table.space, marks, passing)
             table.blocks = []
-            self.seeded |= table.rows.count > 0
             self.context.limits.charge(name, table.nbytes)
 
     def _follower(self, each: RuleJoin) -> _Follower | None:

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gdatalog.calls import Block
 from gdatalog.engine.choose import choose
 from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid
 from gdatalog.engine.device import Accelerator
-from gdatalog.engine.exact_counts import exact_sum, scanned
+from gdatalog.engine.exact_counts import exact_sum, one_row, scanned
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.rules.operator import Refusal, RuleJoins
 from gdatalog.engine.rules.rows import RuleRows
@@ -70,8 +68,7 @@ class LaunchedRule:
                 total += each.times * (each.count + sum([exact_sum(block[-1]) for block in own]))
             if not -(1 << 63) <= total < 1 << 63:
                 return Refusal("its counts leave 64 bits")
-            short = -(1 << 31) <= total < 1 << 31
-            return (np.array([total], dtype=np.int32 if short else np.int64),), 1
+            return one_row(total)
         (blocks,) = found
         if all(is_on_host(column) for block in blocks for column in block):
             metrics, settings = context.metrics, context.settings

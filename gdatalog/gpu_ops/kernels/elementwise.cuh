@@ -332,19 +332,3 @@ KERNEL(ranges)(Bytes values, Bytes offsets, Bytes parents, Bytes bounds, ARRAY(i
         lengths[at] = high - low;
     }
 }
-
-// The sum of all entries of 64 bits up to each one; of 0 to 2^62.
-KERNEL(running)(ARRAY(const i64) values, ARRAY(i64) sums, ARRAY(i64) state, i64 size) {
-    const i64 tiles = (size + TILE - 1) / TILE;
-    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {
-        const i64 first = tile * TILE + thread_of_block();
-        i64 mine[EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            mine[i] = first + i * THREADS < size ? values[first + i * THREADS] : 0;
-        running_sums(mine, state, tile, tiles);
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (first + i * THREADS < size) sums[first + i * THREADS] = mine[i];
-    }
-}

@@ -23,6 +23,8 @@ typedef unsigned long long u64;
 #define BOUNDS
 #endif
 #define KERNEL(name) extern "C" __global__ void BOUNDS name
+// The same, of 256 threads a block; registers are few enough for so many blocks at once.
+#define KERNEL_OF_BLOCKS(blocks, name) extern "C" __global__ void __launch_bounds__(256, blocks) name
 #define DEVICE static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
 #define APART static __device__ __noinline__

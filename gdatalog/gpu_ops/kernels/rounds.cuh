@@ -111,6 +111,8 @@ KERNEL(next_round)(ARRAY(i64) board, i64 relations, i64 followers, i64 first_ind
         if (goes_on) {
             board[control + NEXT] = 0;
             board[control + POOL] = 0;
+            board[control + LIGHT] = board[ROUNDS] > 1 && board[control + SPLITS] == 0;
+            board[control + SPLITS] = 0;
         }
     }
 }

@@ -174,9 +174,10 @@ DEVICE void running_sums(V values, A state, i64 tile, i64 end) {
 // Finds the row of each entry, for rows with lists of any lengths.
 //
 // `ends` is the running sum of the lengths: the path that merges it with the numbers of entries is
-// cut into pieces of as many entries (merge path). A block finds the row in which its tile begins,
-// by all of its threads at once, and takes the ends of the tile's rows into shared memory, where
-// each thread searches them for its entries.
+// cut into pieces of as many entries (merge path). Who sums the lengths up notes the row in which
+// each tile begins; a block that begins elsewhere searches for its row, by all of its threads at
+// once. It takes the ends of the tile's rows into shared memory, where each thread searches them
+// for its entries.
 
 // How many threads of the block say yes; called by all of them.
 DEVICE int threads_with(bool yes) {
@@ -203,6 +204,17 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
     return low;
 }
 
+// The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
+// entries 0, TILE, 2 TILE and so on, as far as they are `known`.
+template <class E, class C>
+DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total) {
+    const i64 tile = begin / TILE, next = tile + 1;
+    if (tile >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
+    if (tile * TILE == begin) return cuts[tile];
+    const bool within = next < known && next * TILE < total;
+    return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+}
+
 // Takes rows into shared memory, from the tile's `first` on: where they end, relative to `begin`,
 // the tile's first entry; and what to add to such an entry for its place. Returns how many there
 // are: all rows of the entries before `end`, or so many as there is memory for.
@@ -210,6 +222,7 @@ template <class E, class S, class B, class O>
 DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 begin,
                         i64 end) {
     const i64 size = end - begin;
+    block_sync();  // all threads have read the rows of the tile before
     for (int held = 0; held < TILE; held += THREADS) {
         const int at = held + thread_of_block();
         const i64 row = first + at;

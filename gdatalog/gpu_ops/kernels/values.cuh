@@ -100,12 +100,12 @@ struct Civil {
 
 DEVICE i64 floor_divide(i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); }  // of b > 0
 
-// Year, month and day of nanoseconds since 1970.
+// Year, month and day of days since 1970.
 //
 // Years are counted from March, so that a leap day is the last of its year, in eras of 400 years,
 // which have 146097 days; day 719468 of that count is 1970-01-01.
-DEVICE Civil civil_of(i64 time) {
-    const i64 days = floor_divide(time, NANOSECONDS_A_DAY) + 719468;
+DEVICE Civil civil_of(i64 since) {
+    const i64 days = since + 719468;
     const i64 era = floor_divide(days, 146097);
     i64 day = days - era * 146097;
     const i64 year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
@@ -116,9 +116,12 @@ DEVICE Civil civil_of(i64 time) {
     const Civil civil = {year + 400 * era + (next ? 1 : 0), next ? month - 9 : month + 3, day + 1};
     return civil;
 }
-DEVICE i64 year_of(i64 time) { return civil_of(time).year; }
-DEVICE i64 month_of(i64 time) { return civil_of(time).month; }
-DEVICE i64 day_of(i64 time) { return civil_of(time).day; }
+DEVICE i64 year_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).year; }
+DEVICE i64 month_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).month; }
+DEVICE i64 day_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).day; }
+DEVICE i64 year_of_date(i64 days) { return civil_of(days).year; }
+DEVICE i64 month_of_date(i64 days) { return civil_of(days).month; }
+DEVICE i64 day_of_date(i64 days) { return civil_of(days).day; }
 
 // -------------------------------------------------------------------------------------- ranges
 

@@ -74,6 +74,16 @@ DEVICE i64 grain_of(const Run& run, i64 total, i64 lanes) {
     return most > least ? most : least;
 }
 
+// The number of tiles that take part in a round over so many rows. If the last round has split no
+// task, there is one for each row, and some to split tasks after all: more tiles would only wait for
+// each other at the shared words.
+template <class C>
+DEVICE i64 tiles_of_round(C control, i64 tiles, i64 rows) {
+    if (control[LIGHT] == 0) return tiles;
+    const i64 few = tiles / 8 + 1, least = rows > few ? rows : few;
+    return least < tiles ? least : tiles;
+}
+
 // Takes the next task; the tile has finished the one before. `lanes`: that take a unit each.
 template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {

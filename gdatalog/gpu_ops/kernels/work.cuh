@@ -17,6 +17,7 @@ enum Word {
     TAIL = 80,    // tickets of the ring: tasks put in
     POOL = 96,    // blocks of the pool that have been requested (may exceed the total)
     SPLITS = 112, // tasks that were made by splitting others
+    LIGHT = 113,  // in rounds: whether the last one has split no task; in the line of SPLITS
     IDLE = 128,   // tiles that wait for a task
     QUEUED = 144, // unclaimed tasks in the ring (too low while failed claims are undone)
     HELD = 160,   // used slots of the ring (too high while failed requests are undone)

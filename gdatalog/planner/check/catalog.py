@@ -18,7 +18,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
 
 BASE_TYPES: dict[str, TypeName] = {
-    **{name: name for name in TYPE_NAMES},
+    **{name: name for name in TYPE_NAMES if name not in TYPE_SYNONYMS},
     "number": "int",
     "unsigned": "int",
 }
@@ -26,8 +26,7 @@ BASE_TYPES: dict[str, TypeName] = {
 NEAREST: dict[str, TypeName] = {
     "object": "symbol",
     "decimal": "float",
-    "date": "timestamp",
-    "time": "timestamp",
+    "time": "duration",
 }
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
+from gdatalog.plan.functions import ORDERED
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import dataclass, field
 from gdatalog.storage.kinds import Kinds
@@ -59,6 +60,13 @@ class CheckedRule:
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
         return s.HeadAggregate in map(type, self.parts)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its head has functions that depend on the order of rows."""
+        args: tuple[Any, ...] = self.head.args
+        found = s.HeadAggregate in map(type, args)
+        return found and any(isinstance(a, s.HeadAggregate) and a.kind in ORDERED for a in args)
 
     @property
     def parts(self) -> tuple[Node, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.plan.functions import AGGREGATES
+from gdatalog.plan.functions import AGGREGATES, ORDERED
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.statements import shapes_of
 from gdatalog.planner.check.wording import did_you_mean, either, own_name
@@ -60,6 +60,8 @@ def _aggregate(arg: s.Expr | s.HeadAggregate) -> tuple[str, tuple[s.Expr, ...]] 
         return arg.kind, arg.targets
     if isinstance(arg, s.FunctionCall) and arg.name in AGGREGATES:
         return arg.name, arg.args
+    if isinstance(arg, s.FunctionCall | s.Window) and arg.name in ORDERED:
+        return arg.name, ()
     return None
 
 

@@ -9,7 +9,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.wording import as_rule, either, own_name, text_of
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ def cycle_error(
     cycle: Sequence[Step], rules: Mapping[str, Sequence[CheckedRule]]
 ) -> StratificationError:
     """The error of a cycle; `rules` are those of its relations."""
+    cycle = _as_written(cycle)
     first = cycle[0]
     if len(cycle) == 1:
         message = f"`{first.head}` depends on itself through {first.through}"
@@ -64,6 +65,18 @@ def cycle_error(
     drawing = Note("the cycle\n" + "\n".join([f"    {line}" for line in drawn(cycle)]))
     hint = _rewriting(first, {step.head for step in cycle}, rules)
     return StratificationError(message, first.atom.span, hint=hint, notes=[drawing])
+
+
+def _as_written(cycle: Sequence[Step]) -> list[Step]:
+    """The steps between relations of the program, without those that the checks have added."""
+    found: list[Step] = []
+    through = ""
+    for step in cycle:
+        through = through or step.through
+        if own_name(step.body) == step.body:
+            found.append(replace(step, head=own_name(step.head), through=through))
+            through = ""
+    return found
 
 
 def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[CheckedRule]]) -> str:

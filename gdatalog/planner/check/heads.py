@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from gdatalog.errors import Error, Note, StratificationError
+from gdatalog.errors import Error, Note, Span, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Declarations
@@ -70,28 +70,46 @@ def _kinds(head: s.Atom) -> set[str]:
 def _check_single(
     rule: CheckedRule, others: Sequence[CheckedRule | s.Atom], loaded: bool, errors: list[Error]
 ) -> None:
-    name = rule.head.name
     kind = sorted(_kinds(rule.head) - set(COMBINING))[0]
-    helper, text = f"{name}_of", " ".join(show(rule.head).strip("`").split())
+    aggregate = next(part for part in all_of(s.HeadAggregate, rule.head) if part.kind == kind)
+    spans = [
+        (other.span, isinstance(other, s.Atom) or other.body is None)
+        for other in others
+        if other is not rule
+    ]
+    check_single(rule.head, rule.body, rule.span, (kind, aggregate.span), spans, loaded, errors)
+
+
+def check_single(
+    head: s.Atom,
+    body: s.Literal | None,
+    span: Span,
+    aggregate: tuple[str, Span],
+    others: Sequence[tuple[Span, bool]],
+    loaded: bool,
+    errors: list[Error],
+) -> None:
+    """Errors for a rule that has to be its relation's only one, because of this kind of aggregate.
+    `others`: where the relation's other rules and facts are, and whether these are facts."""
+    name, (kind, place) = head.name, aggregate
+    helper, text = f"{name}_of", " ".join(show(head).strip("`").split())
     hint = (
         f"define what is aggregated as a relation of its own, say `{helper}(...)`, with as many "
         f"rules as you need; then write one rule: `{text} <- {helper}(...).`"
     )
-    aggregate = next(part for part in all_of(s.HeadAggregate, rule.head) if part.kind == kind)
-    for other in others:
-        if other is not rule:
-            what = "fact" if isinstance(other, s.Atom) or other.body is None else "rule"
-            message = f"`{name}` has another {what} beside the one that aggregates by {kind}"
-            notes = [Note(f"this {kind} ranges over the bindings of its own body", rule.span)]
-            errors.append(StratificationError(message, other.span, hint=hint, notes=notes))
-            return
+    for other, is_fact in others:
+        what = "fact" if is_fact else "rule"
+        message = f"`{name}` has another {what} beside the one that aggregates by {kind}"
+        notes = [Note(f"this {kind} ranges over the bindings of its own body", span)]
+        errors.append(StratificationError(message, other, hint=hint, notes=notes))
+        return
     if loaded:
         message = f"`{name}` has data, and a rule that aggregates by {kind}"
-        errors.append(StratificationError(message, rule.span, hint=hint))
-    branch = branching(rule.body)
+        errors.append(StratificationError(message, span, hint=hint))
+    branch = branching(body)
     if branch is not None:
         message = f"a rule that aggregates by {kind} cannot have `;`"
-        notes = [Note(f"the {kind} is here", aggregate.span)]
+        notes = [Note(f"the {kind} is here", place)]
         errors.append(StratificationError(message, branch.span, hint=hint, notes=notes))
 
 

@@ -17,7 +17,7 @@ from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMisma
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
+from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
@@ -32,7 +32,7 @@ from gdatalog.values import ListOf, ParamType
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
-_NAMED = tuple([name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier()])
+_NAMED = tuple([n for n in (*CALLABLE, *sorted(AGGREGATES), *ORDERED) if n.isidentifier()])
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
@@ -97,7 +97,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            cut = self._cut(query, self.columns.of(name))
+            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -109,7 +109,8 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
-        cut = self._cut(query, [var.name for var in shown])
+        columns = [var.name for var in shown]
+        cut = None if query.ordering is None else self._cut(query, columns)
         if len(self.errors) > before:
             return None, None
         while f"?{self.queries}" in self.catalog.relations:
@@ -211,7 +212,7 @@ class NameResolution:
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
-        callable_ = atom.name in CALLABLE or atom.name in AGGREGATES
+        callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
         if callable_ and atom.columns:
             hint = f"`{atom.name}` is a function: give its arguments by their place"
             self._fail("the arguments of a function have no names", atom.columns[0].span, hint)
@@ -297,6 +298,14 @@ class NameResolution:
 
     # ------------------------------------------------------------------------ expressions
 
+    def _ordered(self, name: str, span: Span) -> None:
+        if name in ORDERED:
+            hint = f"in the head of a rule it is written `{ORDERED[name]}`"
+            self._fail(f"`{name}` is for heads", span, hint)
+        else:
+            hint = f"those that do are {', '.join(ORDERED)}"
+            self._fail(f"`{name}` takes no order", span, hint)
+
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
             case s.Var() | s.Const() | s.Values():
@@ -315,8 +324,11 @@ class NameResolution:
                 return expr
             case s.FunctionCall():
                 return self._call(expr)
-            case s.Chain():
+            case s.Chain() | s.HeadAggregate():  # the latter depends on an order
                 return rebuild(expr, self._expr)
+            case s.Window(name):
+                self._ordered(name, expr.span)
+                return expr
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
@@ -354,6 +366,8 @@ class NameResolution:
         elif name in self.catalog.relations:
             hint = f"bind variables by `{name}(...)` in the body, and use those"
             self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
+        elif name in ORDERED:
+            self._ordered(name, call.span)
         else:
             near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
             hint = near or f"the functions are {', '.join(_LISTED)}"

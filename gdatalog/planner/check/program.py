@@ -7,6 +7,7 @@ no error that only follows from one of theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
@@ -22,15 +23,18 @@ from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.ordered_heads import split_ordered
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
-from gdatalog.planner.check.statements import Shape, shapes_of, with_floats
+from gdatalog.planner.check.statements import Shape, shapes_of, with_types
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.zones import with_zones
 from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
+
+KINDS = attrgetter("kinds")
 
 
 def examine(
@@ -70,6 +74,7 @@ class ProgramDraft:
     cautions: list[Caution] = field(default_factory=list)
     catalog: Declarations = field(init=False)
     columns: ColumnNames = field(init=False)
+    split: s.Program = field(init=False)  # the program without functions that depend on an order
     facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
     examples: Sequence[s.Atom] = ()  # a fact of each shape
     rules: list[CheckedRule] = field(default_factory=list)
@@ -96,10 +101,15 @@ def place_named_columns(draft: ProgramDraft) -> None:
     draft.program = draft.columns.program
 
 
+def split_ordered_heads(draft: ProgramDraft) -> None:
+    """Functions of heads that depend on an order get rules of their own."""
+    draft.split = split_ordered(draft.program, draft.catalog, draft.columns, draft.errors)
+
+
 def resolve_names(draft: ProgramDraft) -> None:
     """Names become relations, functions and variables; a query becomes a rule."""
     names = NameResolution(draft.catalog, draft.columns, draft.params, draft.errors, draft.cautions)
-    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.program, names)
+    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.split, names)
 
 
 def infer_types(draft: ProgramDraft) -> None:
@@ -107,7 +117,7 @@ def infer_types(draft: ProgramDraft) -> None:
     types = TypeInference(draft.catalog, draft.params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
     for query in draft.program.statements:
-        if isinstance(query, s.Query):
+        if isinstance(query, s.Query) and query.ordering is not None:
             types.see_bounds(query)
     draft.rules = list(types.checked_rules())
 
@@ -152,7 +162,7 @@ def settle(draft: ProgramDraft) -> None:
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
     named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
-    if not draft.errors:
+    if not draft.errors and any(map(KINDS, schemas.values())):
         schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
     if draft.errors:
         return
@@ -177,6 +187,7 @@ def settle(draft: ProgramDraft) -> None:
 PASSES = (
     collect_relations,
     place_named_columns,
+    split_ordered_heads,
     resolve_names,
     infer_types,
     expand_inline_relations,
@@ -240,6 +251,6 @@ def _infer(
 
 
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
-    """The facts, with floats for int literals in columns of floats."""
-    floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
-    return tuple([with_floats(fact, floats) for fact in facts]) if floats else tuple(facts)
+    """The facts, with floats for int literals in columns of floats, and dates in those of dates."""
+    types = {at: kind for at, kind in enumerate(schema.types) if kind in ("float", "date")}
+    return tuple([with_types(fact, types) for fact in facts]) if types else tuple(facts)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import all_of
 from gdatalog.records import replace
+from gdatalog.values import TypeName, days_of
 
 # The parts of a relation that can be dropped: its rules, its data, or all.
 Part = typing.Literal["all", "rules", "data"]
@@ -121,11 +122,19 @@ def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
     return shapes
 
 
-def with_floats(atom: s.Atom, floats: Sequence[int]) -> s.Atom:
-    """The fact with floats for int literals in the columns `floats`."""
+def with_types(atom: s.Atom, types: Mapping[int, TypeName]) -> s.Atom:
+    """The fact with floats for int literals, and dates for days, in columns of these `types`."""
     args = list(atom.args)
-    for at in floats:
+    for at, kind in types.items():
         arg = args[at]
-        if isinstance(arg, s.Const) and arg.type == "int":
-            args[at] = replace(arg, type="float", value=float(arg.value))
+        if isinstance(arg, s.Const) and arg.type != kind:
+            args[at] = with_type(arg, kind)
     return replace(atom, args=tuple(args))
+
+
+def with_type(literal: s.Const | s.Values, kind: TypeName) -> s.Const | s.Values:
+    """Literals of ints as floats, or of days as dates."""
+    made = float if kind == "float" else days_of
+    if isinstance(literal, s.Const):
+        return replace(literal, type=kind, value=made(literal.value))
+    return replace(literal, type=kind, values=tuple(map(made, literal.values)))

@@ -14,18 +14,22 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, TYPES
+from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
-from gdatalog.planner.check.wording import either, show
-from gdatalog.records import dataclass, field, replace
-from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
+from gdatalog.planner.check.wording import either, own_name, show
+from gdatalog.records import dataclass, field
+from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
 
 BIT = {name: 1 << at for at, name in enumerate(TYPES)}
 ALL = (1 << len(TYPES)) - 1
 INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
 NUMBER = INT | FLOAT
+TIMESTAMP = BIT["timestamp"]
+MOMENT = TIMESTAMP | BIT["date"]
+LITERAL = INT | TIMESTAMP  # what literals are unless they have to be a float, or a date
 _ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
 
 
@@ -42,9 +46,10 @@ class ColumnPlace(NamedTuple):
 
     @property
     def text(self) -> str:
-        if self.schema is None:
-            return f"column {self.at + 1} of `{self.relation}`"
-        return f"column `{self.schema.columns[self.at]}` of `{self.relation}`"
+        column, relation = f"{self.at + 1}", own_name(self.relation)
+        if self.schema is not None:
+            column = f"`{self.schema.columns[self.at]}`"
+        return f"column {column} of `{relation}`"
 
 
 class Why(NamedTuple):
@@ -65,7 +70,8 @@ class Unifier:
     parents: list[int] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     reasons: list[Why | None] = field(default_factory=list)
-    literal: list[bool] = field(default_factory=list)  # holds an int literal: may be a float
+    # Holds literals: of ints, which may be floats, or of days, which may be dates.
+    literal: list[bool] = field(default_factory=list)
 
     def node(self, mask: int = ALL, why: Why | None = None, literal: bool = False) -> int:
         self.parents.append(len(self.parents))
@@ -124,11 +130,11 @@ class Unifier:
         return self.reasons[self.find(node)]
 
     def types(self, node: int) -> tuple[TypeName, ...]:
-        """The types that the node may have; int for a literal that may be one."""
+        """The types that the node may have; int or timestamp for a literal that may be one."""
         root = self.find(node)
         mask = self.masks[root]
-        if self.literal[root] and mask & INT:
-            return ("int",)
+        if self.literal[root] and mask & LITERAL:
+            mask &= LITERAL
         return tuple([name for name in TYPE_NAMES if mask & BIT[name]])
 
     def words(self, node: int) -> str:
@@ -137,7 +143,7 @@ class Unifier:
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        return "int" if self.literal[root] and mask & INT else _ONLY.get(mask)
+        return _ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -182,6 +188,8 @@ class TypeInference:
             return self._param(kind.type)
         if kind == "int":
             return self.unifier.node(NUMBER, why, literal=True)
+        if kind == "date":
+            return self.unifier.node(MOMENT, why, literal=True)
         return self.unifier.node(BIT[kind], why)
 
     def add_relation(self, name: str, arity: int) -> None:
@@ -211,14 +219,15 @@ class TypeInference:
                     self.errors.append(TypeMismatchError(message, bound.span, hint=hint))
 
     def settle_facts(self, relation: str) -> None:
-        """A relation of facts only: as in data, its ints are ints.
+        """A relation of facts only: as in data, its ints are ints, and its times timestamps.
 
         Not if rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
         """
         for node in self.columns[relation]:
             why = self.unifier.why(node)
-            if self.unifier.settled(node) == "int":
-                self.unifier.narrow(node, INT, why)
+            kind = self.unifier.settled(node)
+            if kind in ("int", "timestamp"):
+                self.unifier.narrow(node, BIT[kind], why)
 
     def settle_lists(self) -> None:
         """Every list parameter has values of one type, even if it is empty."""
@@ -311,9 +320,10 @@ class TypeInference:
                 return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
-                if kind != "int":
+                mask = NUMBER if kind == "int" else MOMENT if _are_days(expr) else 0
+                if not mask:
                     return self.unifier.node(BIT[kind], Why(expr.span, text))
-                node = self.unifier.node(NUMBER, Why(expr.span, text), literal=True)
+                node = self.unifier.node(mask, Why(expr.span, text), literal=True)
                 self.literals.append(node)
                 return node
             case s.Param(name) | s.ListParam(name):
@@ -343,12 +353,29 @@ class TypeInference:
 
     def _aggregated(self, aggregate: s.Aggregate | s.HeadAggregate, nodes: list[int]) -> int:
         kind = aggregate.kind
+        if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
+            return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
             reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
             self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
+
+    def _ordered(self, ordered: s.HeadAggregate, nodes: list[int]) -> int:
+        """The type of a function that depends on an order."""
+        kind, args = ordered.kind, list(zip(ordered.targets, nodes, strict=True))
+        takes = f"`{kind}` takes"
+        if kind in ("row_number", "rank", "dense_rank"):
+            return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
+        masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
+        for (arg, node), mask in zip(args, masks.get(kind, ()), strict=False):
+            reason = f"{takes} {self.unifier.words(self.unifier.node(mask))}"
+            self._narrow(node, mask, arg, reason, f"as an argument of `{kind}`")
+        if kind in ("lag", "lead"):
+            (first, own), (default, other) = args[:2]
+            self._same(first, own, default, other, takes)
+        return nodes[1] if kind == "top" else nodes[0]
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
         signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
@@ -417,16 +444,17 @@ class TypeInference:
     # ----------------------------------------------------------------------------- finish
 
     def checked_rules(self) -> Iterator[CheckedRule]:
-        """The rules with the types of their variables; int literals become floats where needed."""
+        """The rules with the types of their variables; int literals become floats where needed,
+        and literals of days dates."""
         for rule, variables, literals in self.seen:
-            types, floats = {}, []
+            types, turned = {}, []
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
             for node in literals:
-                floats.append(self.unifier.settled(node) == "float")
+                turned.append(self.unifier.settled(node) in ("float", "date"))
             body, head = rule.body, rule.head
-            if self.casts or any(floats):
-                turn = iter(floats)
+            if self.casts or any(turned):
+                turn = iter(turned)
                 body = None if body is None else _rewrite(body, turn)
                 head = _rewrite(head, turn)
             yield CheckedRule(head, body, types, rule.span)
@@ -460,7 +488,10 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
         return "`to_float(...)` makes a float of an int"
     if words == "float" and mask == INT:
         return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
-    if words == "symbol" and mask == BIT["timestamp"]:
+    if (words, mask) in (("date", TIMESTAMP), ("timestamp", BIT["date"])):
+        hint = "load both as times or both as dates: in pandas, pandas.to_datetime(...) makes times"
+        return f"{hint} of dates, and .dt.date dates of times"
+    if words == "symbol" and mask & MOMENT and not mask & ~MOMENT:
         return "a timestamp has no quotes and starts with `@`: @2026-11-20"
     if words == "symbol" and not mask & ~NUMBER:
         return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
@@ -469,16 +500,21 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
     return None
 
 
-def _rewrite(node: Any, floats: Iterator[bool]) -> Any:
-    """The node without `as`; `floats` says of each int literal, in order, whether it is a float."""
+def _are_days(literal: s.Const | s.Values) -> bool:
+    """Whether literals are timestamps that could be dates."""
+    values = (literal.value,) if isinstance(literal, s.Const) else literal.values
+    return literal.type == "timestamp" and not any(int(value) % DAY for value in values)
+
+
+def _rewrite(node: Any, turned: Iterator[bool]) -> Any:
+    """The node without `as`; `turned` says of each literal of ints or days, in order, whether it is
+    one of floats or dates."""
     match node:
-        case s.Const("int", value):
-            return replace(node, type="float", value=float(value)) if next(floats) else node
-        case s.Values("int", values):
-            if not next(floats):
-                return node
-            return replace(node, type="float", values=tuple(map(float, values)))
+        case s.Const("int") | s.Values("int"):
+            return with_type(node, "float") if next(turned) else node
+        case s.Const() | s.Values() if _are_days(node):
+            return with_type(node, "date") if next(turned) else node
         case s.Cast(operand):
-            return _rewrite(operand, floats)
+            return _rewrite(operand, turned)
         case _:
-            return rebuild(node, lambda part: _rewrite(part, floats))
+            return rebuild(node, lambda part: _rewrite(part, turned))

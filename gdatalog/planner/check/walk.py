@@ -25,6 +25,7 @@ _BELOW: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((s.Compare, s.Chain), ("first", "rest")),
     **dict.fromkeys((s.And, s.Or), ("items",)),
     s.HeadAggregate: ("targets",),
+    s.Window: ("args", "partition", "rest"),
     s.Cast: ("operand",),
     s.Aggregate: ("targets", "body"),
     s.Member: ("item", "values"),

@@ -77,13 +77,11 @@ INSTEAD = {
     "coalesce": "there is no null: write a rule for each case",
     "collect": "no column holds a list: the rows of a group are its list",
     "exists": "an atom alone says that there is such a row",
-    "group_concat": "no column holds a list: the rows of a group are its list",
+    "group_concat": 'texts of a group are joined by `string_agg(x, ", ")`, in a head',
     "if": "write one rule for each case",
     "iif": "write one rule for each case",
     "now": "give the time as a parameter: `$now`",
-    "rank": "a rank counts those before: `n = count : { R(y), y < x }`",
     "round": "`floor(x + 0.5)` rounds",
-    "row_number": "rows have no order; a rank counts those before: `n = count : { R(y), y < x }`",
 }
 
 

@@ -21,7 +21,7 @@ Zone = str | None
 Zones = dict[str, list[Zone]]  # of the columns of each relation
 # An expression, another one or a column's zone, and the words for that.
 Pair = tuple[Node, Node | Zone, str]
-_KEEPING = frozenset({"min", "max", "any_value"})
+_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead"})
 
 
 def with_zones(
@@ -32,8 +32,6 @@ def with_zones(
 ) -> dict[str, Schema]:
     """The schemas with the kinds that columns have when they leave. Rows of rules and facts have no
     dtype of their own, so the columns of their relations keep zones only."""
-    if not any(schema.kinds for schema in schemas.values()):
-        return dict(schemas)
     zones: Zones = {
         name: [zone_at(schema.kinds, at) for at in range(schema.arity)]
         for name, schema in schemas.items()
@@ -140,6 +138,8 @@ class _Scope:
                 for arg in args:
                     zone = common(zone, self.of(arg, known))
                 return zone
+            case s.HeadAggregate("top", (_, item, *_)):
+                return self.of(item, known)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets) if kind in _KEEPING:
                 return self.of(targets[0], known)
         return None

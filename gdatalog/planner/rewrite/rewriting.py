@@ -165,7 +165,9 @@ class Attempt:
         columns = tuple([at for at, arg in bound.items() if arg is not None and at in groups])
         assert self.at_hand is not None
         inside = name in self.at_hand.relations
-        if name in self.world.limited:
+        if any(each.ordered for each in self._rules(name)):
+            self.needs(name, "its rows are put in order")
+        elif name in self.world.limited:
             self.needs(name, "of its rows only so many are made")
         elif not self.through and (known.tested or any(r.aggregated for r in self._rules(name))):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")

@@ -39,6 +39,7 @@ KINDS = {
     "AGGREGATE": "aggregate",
     "NOT": "keyword",
     "IN": "keyword",
+    **dict.fromkeys(("ORDER", "PARTITION", "BY", "DIRECTION", "LIMIT", "OFFSET"), "keyword"),
     "ARROW": "arrow",
     "QUERY": "arrow",
     "OPERATOR": "operator",

@@ -189,6 +189,8 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
             yield f"{function}(", signature(function), function
     if name in functions.FUNCTIONS:
         return
+    for function in starting_with(word, () if ruled else functions.ORDERED):
+        yield f"{function}(", functions.ORDERED[function], function
     for aggregate in starting_with(word, sorted(functions.AGGREGATES)):
         if not ruled:
             yield f"{aggregate}(", "aggregate of all rows of a group", aggregate

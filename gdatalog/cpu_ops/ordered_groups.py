@@ -1,0 +1,138 @@
+"""What depends on the order of rows: numbers of rows, their neighbours, running sums, and what is
+picked of each group. Columns hold keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from gdatalog.storage.keys import float_to_key, key_to_float
+from gdatalog.storage.ordered import first_of
+from gdatalog.storage.rows import order_rows, row_firsts
+from gdatalog.storage.table import Array
+from gdatalog.values import INT_MAX, INT_MIN
+
+
+class OrderedRows:
+    """Rows, sorted by group, and within each by some keys and then by others that break ties.
+
+    `order`: the places of the rows in this order; `opens`: which of these begin a group, `peers`:
+    which differ from the one before in group or keys.
+    """
+
+    def __init__(
+        self, length: int, group: Sequence[Array], keys: Sequence[Array], ties: Sequence[Array]
+    ) -> None:
+        every = (*group, *keys, *ties)
+        self.order = order_rows(every) if every else np.arange(length)
+        self.opens = self._changes(group)
+        self.peers = self._changes((*group, *keys))
+
+    def _changes(self, columns: Sequence[Array]) -> Array:
+        if not columns:
+            return np.arange(len(self.order)) == 0
+        return row_firsts([column[self.order] for column in columns])
+
+    def starts(self) -> Array:
+        """Where the group of each row begins."""
+        return np.maximum.accumulate(np.where(self.opens, np.arange(len(self.order)), 0))
+
+    def in_place(self, values: Array) -> Array:
+        """Values of the sorted rows, at the rows' own places."""
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+    def row_number(self) -> Array:
+        return self.in_place(np.arange(1, len(self.order) + 1) - self.starts())
+
+    def rank(self) -> Array:
+        first = np.maximum.accumulate(np.where(self.peers, np.arange(len(self.order)), 0))
+        return self.in_place(first + 1 - self.starts())
+
+    def dense_rank(self) -> Array:
+        number = np.cumsum(self.peers)
+        return self.in_place(number + 1 - number[self.starts()] if len(number) else number)
+
+    def neighbour(self, values: Array, default: Array, before: bool) -> Array:
+        """The value of the row before or after in the group; the row's default if there is none."""
+        values, found = values[self.order], default[self.order].astype(np.int64)
+        if before:
+            inner = np.flatnonzero(~self.opens)
+            found[inner] = values[inner - 1]
+        else:
+            inner = np.flatnonzero(~self.opens[1:])
+            found[inner] = values[inner + 1]
+        return self.in_place(found)
+
+    def running_sum(self, values: Array, of_floats: bool) -> Array | None:
+        """The sums of each row's value and those before; None if one leaves 64 bits."""
+        values = values[self.order]
+        bounds = [*np.flatnonzero(self.opens).tolist(), len(values)]
+        if of_floats:
+            numbers = key_to_float(values)
+            for start, stop in pairwise(bounds):
+                np.cumsum(numbers[start:stop], out=numbers[start:stop])
+            return self.in_place(float_to_key(numbers))
+        values = values.astype(np.int64)
+        starts = self.starts()
+        halves = [_running(part, starts) for part in (values >> 32, values & 0xFFFF_FFFF)]
+        high = halves[0] + (halves[1] >> 32)
+        if len(high) and (high.max() > INT_MAX >> 32 or high.min() < INT_MIN >> 32):
+            return None
+        return self.in_place((high << 32) | (halves[1] & 0xFFFF_FFFF))
+
+
+def _running(values: Array, starts: Array) -> Array:
+    """Running sums of numbers of 33 bits."""
+    sums = np.cumsum(values)
+    found: Array = sums - (sums - values)[starts] if len(sums) else sums
+    return found
+
+
+def top(
+    group: Sequence[Array], item: Array, item_key: Array, keys: Sequence[Array], most: int
+) -> Array:
+    """The places of rows with the first `most` items of each group by some keys. An item counts
+    once, by its first row. `item_key`: what ties are broken by."""
+    length = len(item)
+    if not most or not length:
+        return np.arange(0)
+    if not group:
+        return _top_of_all(item, (*keys, item_key), most)
+    rows = OrderedRows(length, (*group, item), keys, ())
+    firsts = rows.order[rows.opens]
+    if len(firsts) == length:
+        firsts = np.arange(length)
+    kept = OrderedRows(
+        len(firsts),
+        [column[firsts] for column in group],
+        [key[firsts] for key in keys],
+        [item_key[firsts]],
+    )
+    numbers = kept.row_number()
+    return firsts[numbers <= most]
+
+
+def _top_of_all(item: Array, keys: Sequence[Array], most: int) -> Array:
+    """The same without groups: a scan finds enough rows."""
+    length = len(item)
+    wanted = most
+    while True:
+        places = first_of(keys, min(wanted, length))
+        _, firsts = np.unique(item[places], return_index=True)
+        if len(firsts) >= most or wanted >= length:
+            return places[np.sort(firsts)[:most]]
+        wanted *= 4
+
+
+def joined(
+    rows: OrderedRows, codes: Array, texts_of: Callable[[Array], list[str]], separator: str
+) -> tuple[Array, list[str]]:
+    """The texts of each group one after the other: the place of a row of each group, and these."""
+    starts = np.flatnonzero(rows.opens)
+    texts = texts_of(codes[rows.order])
+    bounds = pairwise([*starts.tolist(), len(texts)])
+    return rows.order[starts], [separator.join(texts[start:stop]) for start, stop in bounds]

@@ -1,0 +1,165 @@
+"""`Ordered`: a rule whose head has functions that depend on the order of rows.
+
+The checks give such functions a rule of their own (`planner/check/ordered_heads.py`): all that it
+reads are the columns of one relation. It runs on the CPU, over whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops.ordered_groups import OrderedRows, joined, top
+from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
+from gdatalog.errors import EvaluationError, UsageError
+from gdatalog.parser.format import format_node
+from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Var
+from gdatalog.plan.conditions import When
+from gdatalog.plan.functions import PICKS
+from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.placement import Work
+from gdatalog.planner.rewrite.program_sizes import Expected
+from gdatalog.records import dataclass
+from gdatalog.storage.keys import encode_value, narrow
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName, Value
+
+REASON = "rows are put in order there"
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(LeafOperator):
+    """The rule reads `relation`."""
+
+    rule: CheckedRule
+    relation: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(format_node, self.functions))
+        return f"in order: {shown} over {self.relation}"
+
+    @property
+    def functions(self) -> list[HeadAggregate]:
+        args: tuple[Any, ...] = self.rule.head.args
+        return [arg for arg in args if isinstance(arg, HeadAggregate)]
+
+    def work(self, expected: Expected, context: ExecutionContext) -> Work:
+        return Work(expected.looked)
+
+    def run(
+        self, prepared: Any, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Relations | When:
+        context, schema = inputs.context, inputs.schemas[self.rule.head.name]
+        relation = inputs.relation(self.relation)
+        record = context.metrics.begun(Stratum((schema.name,), (self.rule,), False), context.limits)
+        context.limits.look(relation.length)
+        assert isinstance(self.rule.body, Atom)
+        rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params)
+        columns = rows.picked(self.functions[0]) if _picks(self.functions) else rows.numbered()
+        columns = tuple(map(narrow, columns))
+        count = len(columns[0])
+        record.end({schema.name: count})
+        found = Relation.of_blocks(schema.columns, schema.types, [columns], count, True)
+        return {schema.name: found}
+
+
+def applies(stratum: Stratum) -> Ordered | None:
+    """If the stratum has such a rule, which is its only one."""
+    rule = stratum.rules[0]
+    return Ordered(rule, rule.atoms[0].name) if rule.ordered else None
+
+
+def _picks(functions: Sequence[HeadAggregate]) -> bool:
+    return functions[0].kind in PICKS
+
+
+class ReadRows:
+    """The columns that a rule reads, by the names of its variables."""
+
+    def __init__(
+        self, rule: CheckedRule, relation: Relation, symbols: SymbolTable, params: Any
+    ) -> None:
+        assert isinstance(rule.body, Atom)
+        names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
+        self.length, self.symbols, self.params = relation.length, symbols, params
+        self.columns = dict(zip(names, map(np.asarray, relation.keys), strict=True))
+        self.types = dict(zip(names, relation.types, strict=True))
+        args: tuple[Any, ...] = rule.head.args
+        self.args = args
+        self.own = [arg.name for arg in args if isinstance(arg, Var)]
+
+    def numbered(self) -> list[Array]:
+        """The columns of a head whose functions give each row a value."""
+        return [
+            self.columns[arg.name] if isinstance(arg, Var) else self._window(arg)
+            for arg in self.args
+        ]
+
+    def picked(self, function: HeadAggregate) -> list[Array]:
+        """The columns of a head whose function picks values of each group."""
+        group = [self.columns[name] for name in self.own]
+        if function.kind == "top":
+            most, item, *keys = function.targets
+            given, name = self._value(most), self._name(item)
+            if given < 0:
+                message = f"a number of rows cannot be negative: {given}"
+                raise UsageError(message, most.span, hint="give 0 or more")
+            turned = self._turned(keys, function.down)
+            places = top(group, self.columns[name], self._sortable(name), turned, given)
+            return [column[places] for column in (*group, self.columns[name])]
+        item, separator, *keys = function.targets
+        name = self._name(item)
+        keys_of = [*self._turned(keys, function.down), self._sortable(name)]
+        rows = OrderedRows(self.length, group, keys_of, ())
+        text = str(self._value(separator))
+        places, texts = joined(rows, self.columns[name], self.symbols.texts_of, text)
+        return [*(column[places] for column in group), self.symbols.intern_many(texts)]
+
+    def _window(self, function: HeadAggregate) -> Array:
+        targets, kind = function.targets, function.kind
+        end = len(targets) - len(function.down)
+        args, parts = targets[: end - function.partition], targets[end - function.partition : end]
+        group = [self.columns[self._name(part)] for part in parts]
+        keys = self._turned(targets[end:], function.down)
+        known = {part.name for part in (*parts, *targets[end:]) if isinstance(part, Var)}
+        ties = [self._sortable(name) for name in self.own if name not in known]
+        rows = OrderedRows(self.length, group, keys, ties)
+        if kind in ("lag", "lead"):
+            values, default = map(self._column, args, [self.types[self._name(args[0])]] * 2)
+            return rows.neighbour(values, default, kind == "lag")
+        if kind == "running_sum":
+            name = self._name(args[0])
+            sums = rows.running_sum(self.columns[name], self.types[name] == "float")
+            if sums is None:
+                message = "a running sum does not fit into 64 bits"
+                raise EvaluationError(message, function.span, hint="sum floats: to_float(x)")
+            return sums
+        found: Array = getattr(rows, kind)()
+        return found
+
+    def _turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
+        sortable = [self._sortable(self._name(key)) for key in keys]
+        return [~key if turn else key for key, turn in zip(sortable, down, strict=True)]
+
+    def _sortable(self, name: str) -> Array:
+        column = self.columns[name]
+        return self.symbols.ranks()[column] if self.types[name] == "symbol" else column
+
+    def _column(self, expr: Expr, kind: TypeName) -> Array:
+        if isinstance(expr, Var):
+            return self.columns[expr.name]
+        return np.full(self.length, encode_value(self._value(expr), kind, self.symbols))
+
+    def _name(self, expr: Expr) -> str:
+        assert isinstance(expr, Var)
+        return expr.name
+
+    def _value(self, expr: Expr) -> Any:
+        value: Value = expr.value if isinstance(expr, Const) else self.params[expr.name]  # type: ignore[union-attr]  # the checks leave nothing else
+        return value

@@ -1,0 +1,200 @@
+"""Heads with functions that depend on the order of rows."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gdatalog as gd
+from gdatalog.parser import format_node, parse
+from tests.oracle import evaluate
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+HEADS = [
+    "r(g, x, row_number(order by x desc))",
+    "r(g, x, n, row_number(partition by g order by n desc, x) - 1)",
+    "r(x, n % 3, n = x + rank(partition by 1 order by n % 3))",
+    "r(g, x, n, a = dense_rank(partition by g order by n), b = rank(order by s, n), s = s)",
+    "r(x, n, lag(n, 0 order by x), lead(n, x order by x, n), running_sum(n order by x desc))",
+    "r(g, total = sum(n), best = rank(order by total desc, g))",
+    "r(s, count(), row_number(order by count(), s) + count())",
+    "r(f, running_sum(f order by x), x, g)",
+    "r(g, top(2, x by n desc))",
+    "r(g, 7, top(3, s by n, x desc), sum(n) + 1)",
+    "r(top($k, x by s))",
+    "r(g, arg_max(x, n), arg_min(s, n + x), count())",
+    'r(g, string_agg(s, ", " order by n desc))',
+    'r(n % 2, string_agg(cat(s, "!"), $text), max(x) - n % 2)',
+    "r(arg_max(f, x), row_number(partition by 1 order by count()))",
+]
+PARAMS = {"k": 3, "text": "/"}
+
+
+def rows_of(seed: int, count: int = 30) -> list[tuple[int, int, int, str, float]]:
+    rng = random.Random(seed)
+    texts = ("b", "a", "é", "c c")
+    return [
+        (rng.randrange(3), rng.randrange(5), rng.randrange(-3, 9), rng.choice(texts),
+         rng.randrange(9) / 4)
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_oracle_agrees(head: str) -> None:
+    text = f"{head} <- e(g, x, n, s, f), d(x, _)."
+    program = parse(text)
+    assert parse(format_node(program)) == program
+    kinds = {"e": ("int", "int", "int", "symbol", "float"), "d": ("int", "int")}
+    rows, others = rows_of(len(head)), [(0, 1), (0, 2), (1, 1), (3, 5), (4, 0)]
+    used = {name: PARAMS[name] for name in PARAMS if f"${name}" in text}
+    wanted = evaluate(program, {"e": rows, "d": others}, kinds, used)["r"]
+    db = gd.connect()
+    db.load("e", list(dict.fromkeys(rows)))
+    db["d"] = others
+    found = db.query(text, used)
+    assert set(found.fetchall()) == wanted and len(found) == len(wanted)
+    assert wanted or "top(0" in head
+
+
+def drawn_head(rng: random.Random) -> str:
+    """A head over the variables of e, with one or two functions."""
+    terms = rng.sample(["g", "x", "n", "s", "f", "n % 2", "x + n", "7"], rng.randint(1, 4))
+    known = [term for term in terms if term.isalpha()]
+    keys = [", ".join(f"{key}{rng.choice(('', ' desc', ' asc'))}" for key in some)
+            for some in (rng.sample(known or ["1"], rng.randint(1, max(1, len(known))))
+                         for _ in range(2))]  # fmt: skip
+    parts = [f"partition by {rng.choice(terms)} " if rng.random() < 0.4 else "" for _ in keys]
+    made = []
+    for key, part in zip(keys, parts, strict=True):
+        value = rng.choice([term for term in known if term != "s"] or ["1"])
+        made += [
+            rng.choice((
+                f"row_number({part}order by {key})",
+                f"{rng.choice(('rank', 'dense_rank'))}({part}order by {key})",
+                f"{rng.choice(('lag', 'lead'))}({value}, {value} {part}order by {key})",
+                f"running_sum({value} {part}order by {key})",
+            ))
+            if rng.random() < 0.6
+            else rng.choice((
+                f"top({rng.randint(0, 3)}, {rng.choice('gxns')} by {rng.choice('gxnsf')} desc)",
+                f"{rng.choice(('arg_max', 'arg_min'))}({rng.choice('gxns')}, n - x)",
+                f'string_agg(s, "," order by {rng.choice("gxnf")} desc)',
+                "count() + 1",
+            ))
+        ]  # fmt: skip
+    args = [*terms, *made[: rng.randint(1, 2)]]
+    rng.shuffle(args)
+    return f"r({', '.join(args)})"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_drawn_heads(seed: int) -> None:
+    rng = random.Random(seed)
+    test_the_oracle_agrees(drawn_head(rng))
+
+
+def test_views_follow_their_data() -> None:
+    db = gd.connect()
+    db["e"] = {"g": ["a", "a", "b"], "x": [1, 2, 3], "n": [5, 7, 1]}
+    db.run("r(g, x, n, place = row_number(partition by g order by n desc)) <- e(g, x, n).")
+    db.run("best(g, who = top(1, x by n desc)) <- e(g, x, n).")
+    db.run("both(x) <- best(who = x), r(x = x, place = 1).")
+    assert db["r"].columns == ("g", "x", "n", "place")
+    assert db["r"].sorted().fetchall() == [("a", 1, 5, 2), ("a", 2, 7, 1), ("b", 3, 1, 1)]
+    assert db["both"].sorted().fetchall() == [(2,), (3,)]
+    db.insert("e", [("a", 9, 9), ("c", 4, 4)])
+    assert db["both"].sorted().fetchall() == [(3,), (4,), (9,)]
+    assert list(db.relations) == ["best", "both", "e", "r"]
+    for _ in range(3):
+        assert db.query('?- best("a", x).').fetchall() == [(9,)]
+        assert db.query("?- r(x = 9, place = n).").fetchall() == [(1,)]
+
+
+def test_prepared_numbers() -> None:
+    db = gd.connect()
+    db["e"] = [(1, 5), (2, 7), (3, 6)]
+    q = db.prepare("r(top($k, x by n desc)) <- e(x, n), n < $most. ?- r(x) order by x.")
+    assert dict(q.params) == {"k": "int", "most": "int"}
+    for k, most, rows in [(1, 9, [(2,)]), (2, 9, [(2,), (3,)]), (2, 7, [(1,), (3,)]), (0, 9, [])]:
+        assert q(k=k, most=most).fetchall() == rows
+    with pytest.raises(gd.UsageError, match="a number of rows cannot be negative: -1"):
+        q(k=-1, most=9)
+
+
+def test_explain_shows_where_rows_are_put_in_order() -> None:
+    db = gd.connect()
+    db["e"] = [(1, 5), (2, 7), (3, 6)]
+    text = str(db.explain("r(x, n, row_number(partition by 1 order by n)) <- e(x, n)."))
+    assert "in order: row_number(partition by term~2 order by n) over r~rows" in text
+
+
+def test_a_top_of_many_rows_is_that_of_a_sort() -> None:
+    rng = np.random.default_rng(3)
+    item, score = rng.integers(0, 5000, 30_000), rng.integers(0, 1000, 30_000)
+    db = gd.connect()
+    db.load("e", {"id": np.arange(30_000), "x": item, "n": score})
+    rows = sorted({(-n, x) for x, n in zip(item.tolist(), score.tolist(), strict=True)})
+    wanted = list(dict.fromkeys(x for _, x in rows))[:500]
+    found = db.query("r(top(500, x by n desc)) <- e(_, x, n).").fetchall()
+    assert sorted(found) == sorted((x,) for x in wanted)
+
+
+def test_sums_that_leave_64_bits() -> None:
+    big = 2**63 - 1
+    text = f"e({big}). e(-{big}). e(-5). r(x, running_sum(x order by x desc)) <- e(x)."
+    assert gd.query(text).sorted().fetchall() == [(-big, -5), (-5, big - 5), (big, big)]
+    with pytest.raises(gd.Error, match="a running sum does not fit into 64 bits"):
+        gd.query("e(6). " + text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("r(x, row_number()) <- e(x, n).", "`row_number` is written in another way"),
+        ("r(x, top(n, x by n)) <- e(x, n).", "as in `top(3, x by score desc)`"),
+        ("r(x, arg_max(x)) <- e(x, n).", "as in `arg_max(x, score)`"),
+        ("r(x, row_number(order by n)) <- e(x, n).", "1:26: name error: `n` is not a term"),
+        ("r(x, n) <- e(x, m), n = rank(order by m).", "`rank` is for heads"),
+        ("r(x, arg_max(n, rank(order by x))) <- e(x, n).", "`arg_max` cannot hold `rank`"),
+        ("r(x, abs(n order by x)) <- e(x, n).", "`abs` takes no order"),
+        ('r(x, string_agg(n, ",")) <- e(x, n).', "`string_agg` takes symbol, but `n` is int"),
+        ('r(x, n, running_sum(n order by x)) <- f(x, n).', "`running_sum` takes int or float"),
+        ('r(n, lag(n, "" order by n)) <- e(_, n).', "`lag` takes two of one type"),
+        ("r(x, rank(order by x)) <- e(x, _). r(1, 2).", "another fact beside the one"),
+        ("r(x, top(1, n by n)) <- e(x, n). r(x, n) <- e(n, x).", "another rule beside the one"),
+        ("r(x, rank(order by x)) <- e(x, _) ; e(_, x).", "cannot have `;`"),
+        ("r(x, rank(order by x)) <- r(x, _), e(x, _).", "under the aggregate rank"),
+        ("r(x, rank(order by x)) <- q(x).", "there is no relation `q`"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(rule: str, message: str) -> None:
+    db = gd.connect()
+    db["e"] = [(1, 2)]
+    db["f"] = [(1, "a")]
+    with pytest.raises(gd.Error) as caught:
+        db.query(rule)
+    assert message in str(caught.value)
+
+
+def test_cycles_are_shown_as_they_are_written() -> None:
+    text = "r(x, rank(order by x)) <- q(x).\nq(x) <- r(x, _) ; e(x, _). e(1, 2)."
+    with pytest.raises(gd.Error) as caught:
+        gd.query(text)
+    assert "`r` and `q` depend on each other through the aggregate rank" in str(caught.value)
+    assert "~" not in str(caught.value)
+
+
+def test_times_keep_their_zones() -> None:
+    times = pd.to_datetime(["2026-01-01", "2026-01-03"]).tz_localize("Europe/Berlin")
+    db = gd.connect()
+    db["e"] = pd.DataFrame({"x": [1, 2], "t": times})
+    text = 'r(top(1, t by x desc), lag = string_agg(to_string(x), "")) <- e(x, t).'
+    assert db.query(text).df()["top"].tolist() == [times[1]]
+    lagged = db.query("r(x, t, lag(t, t partition by 1 order by t)) <- e(x, t).").df(sort=True)
+    assert lagged["lag"].tolist() == [times[0], times[0]]
+    assert str(lagged["lag"].dtype) == "datetime64[ns, Europe/Berlin]"
