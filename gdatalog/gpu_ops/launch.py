@@ -140,6 +140,9 @@ class Launch:
         self.team, self.threads, blocks = self._team(tries)
         self.scratch = self._scratch(tries, blocks)
         self.tiles = self.scratch.tiles
+        if self.team:  # whole blocks; without memory for one of them, its tiles are no team
+            whole = self.tiles - self.tiles % (self.threads // loops.lanes)
+            self.team, self.tiles = (self.team, whole) if whole else (0, self.tiles)
         self._make_buffers()
 
     def serves(self, run: LoopRun) -> bool:
