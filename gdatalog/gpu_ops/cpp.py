@@ -143,9 +143,9 @@ class Spoken:
                 texts.append("LANES" if self.entries else "1")
             if name == "next_task" and self.team is not None:
                 table, values = self.team.table, self.team.values
-                given = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
-                given = f"team_words, {texts[0]}, {given}, {self.team.length}"
-                return f"next_of_team(t, run, work, {given})"
+                own = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
+                words = f"t, run, work, team_words, {texts[0]}, {own}, {self.team.length}"
+                return f"next_of_team({words})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -161,9 +161,9 @@ class Spoken:
         if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
         if name == "clear_tally" and self.team is not None:
-            listed, (table, *rest) = self._listed, texts
-            given = f"{table}, {table}_n, {', '.join(rest)}"
-            return f"clear_of_team<{listed}>(t, work, team_words, {given})"
+            table, *rest = texts
+            more = f"{table}, {table}_n, {', '.join(rest)}"
+            return f"clear_of_team<{self._listed}>(t, work, team_words, {more})"
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":

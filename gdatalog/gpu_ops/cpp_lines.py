@@ -87,8 +87,8 @@ class CodeEmitter(Spoken):
         if self.team is None:
             self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
             return
-        given = "team_words", *given, "work.trouble"
-        self._line(f"{length} = add_of_team<{self._listed}>(t, work, {', '.join(given)});")
+        more = "team_words", *given, "work.trouble"
+        self._line(f"{length} = add_of_team<{self._listed}>(t, work, {', '.join(more)});")
 
     def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.

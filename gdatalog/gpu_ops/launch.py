@@ -63,7 +63,7 @@ Launched = tuple[Array, Any]
 Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
-TEAMS = 3  # of a multiprocessor: while some wait for each other's tiles, others work
+TEAMS = 2  # of a multiprocessor: while some wait for each other's tiles, others work
 TAKEN = 1280  # bytes of shared memory that a block takes besides its table
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
@@ -140,6 +140,9 @@ class Launch:
         self.team, self.threads, blocks = self._team(tries)
         self.scratch = self._scratch(tries, blocks)
         self.tiles = self.scratch.tiles
+        if self.team:  # whole blocks; without memory for one of them, its tiles are no team
+            whole = self.tiles - self.tiles % (self.threads // loops.lanes)
+            self.team, self.tiles = (self.team, whole) if whole else (0, self.tiles)
         self._make_buffers()
 
     def serves(self, run: LoopRun) -> bool:

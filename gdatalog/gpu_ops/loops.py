@@ -24,6 +24,7 @@ from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
+RESIDENT = 8  # blocks of a multiprocessor that lanes with entries of their own are compiled for
 _RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.
@@ -160,8 +161,11 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
+    # Loops of short turns wait for loads: more warps are worth more than all registers.
+    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {RESIDENT})\n"
     lines = [
-        '#include "hashing.cuh"\n' * hashed + _HEAD + '#include "teams.cuh"\n' * bool(team),
+        bounds * translation.entries + '#include "hashing.cuh"\n' * hashed,
+        _HEAD + '#include "teams.cuh"\n' * bool(team),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",

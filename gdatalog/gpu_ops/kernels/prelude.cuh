@@ -18,7 +18,11 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 // KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: a kernel that the host launches.
-#define KERNEL(name) extern "C" __global__ void name
+// A source may define BOUNDS before, with which the compiler uses fewer registers.
+#ifndef BOUNDS
+#define BOUNDS
+#endif
+#define KERNEL(name) extern "C" __global__ void BOUNDS name
 // The same, of 256 threads a block; registers are few enough for so many blocks at once.
 #define KERNEL_OF_BLOCKS(blocks, name) extern "C" __global__ void __launch_bounds__(256, blocks) name
 #define DEVICE static __device__ __forceinline__

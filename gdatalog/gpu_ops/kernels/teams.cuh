@@ -21,7 +21,7 @@ enum {
     TEAM_SMALL = 6, TEAM_WORDS = 7
 };
 // A unit that adds less than this is done sooner by a tile alone. So many empty ones part a team.
-enum { SMALL_UNIT = 4096, MANY_SMALL = 64 };
+enum { SMALL_UNIT = 4096, MANY_SMALL = 16 };
 
 // The tile of this thread, or the first of its team.
 template <int N>

@@ -108,7 +108,7 @@ DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high, bool yes = true) {
 }
 
 // Ranges from this length on are not spread: all lanes take one after the other.
-constexpr i64 LONG = 128;
+constexpr i64 LONG = 64;
 
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
 // in the order of their ranks; some places may be beyond the end.
