@@ -143,6 +143,9 @@ class RuleDraft:
         targets = frozenset().union(*(n.variables_of_exprs(g.targets) for g in self.gathers))
         return tuple(dict.fromkeys((*(key.name for key in self.keys), *targets)))
 
+    def read_by_head(self) -> frozenset[str]:
+        return n.variables_of_exprs(self.head).union(self.live)
+
     @property
     def bag(self) -> bool:
         """Whether an aggregate of the head depends on how often a binding occurs."""
@@ -229,9 +232,8 @@ def scan_relations(draft: RuleDraft) -> None:
     """An alternative of one atom scans the rows of a large relation, without an index."""
     if draft.first and draft.scans is not None:
         sizes, least = draft.inputs.sizes, draft.scans
-        read = n.variables_of_exprs(draft.head).union(draft.live)
         draft.variants = [
-            scan_of(items, sizes, least, read) or (items, None) for items, _ in draft.variants
+            scan_of(items, sizes, least, draft.read_by_head) or (items, None) for items, _ in draft.variants
         ]
 
 

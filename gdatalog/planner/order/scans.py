@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, reads
@@ -31,7 +31,7 @@ WIDE = 12  # columns; a wider relation is always scanned, since an index costs m
 
 
 def scan_of(
-    items: n.Conjunction, sizes: Statistics, least: int, read: frozenset[str]
+    items: n.Conjunction, sizes: Statistics, least: int, read: Callable[[], frozenset[str]]
 ) -> tuple[n.Conjunction, p.GivenRows] | None:
     """The remaining items and the given rows of a scan, if the body is one atom over a relation of
     at least `least` rows, or a wide one. `read`: the variables of the head; a body that binds none
@@ -48,7 +48,7 @@ def scan_of(
     if few or atom.version != "full" or size.assumed:
         return None
     given, tests = given_of(atom)
-    if not tests and not rest and read.isdisjoint(slot.name for slot in given.slots):
+    if not tests and not rest and read().isdisjoint(slot.name for slot in given.slots):
         return None
     return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
 
