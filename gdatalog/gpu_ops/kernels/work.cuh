@@ -316,7 +316,8 @@ template <class C, class R>
 DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
     bool over = false, idle = false;
-    const int longest = longest_pause(capacity);
+    // In a light round few tiles wait.
+    const int longest = control[LIGHT] != 0 ? 1024 : longest_pause(capacity);
     for (int wait = SHORTEST_PAUSE;; wait = wait < longest ? 2 * wait : longest) {
         if (find_task(control, ring, capacity, all, held, task, over) || over) break;
         if (!waits) break;
