@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.asking import ask
-from gdatalog.engine.catalog.parameters import GivenList, parameter
+from gdatalog.engine.catalog.parameters import parameter
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
 from gdatalog.options import seconds_of, strategy_of
@@ -19,7 +19,7 @@ from gdatalog.relations import Inserted
 from gdatalog.result import Result
 from gdatalog.storage.load_options import Findings, LoadOptions, checked
 from gdatalog.terminal_text import brief
-from gdatalog.values import ListOf, ParamType, Value
+from gdatalog.values import ListOf, ParamType
 
 if TYPE_CHECKING:
     from gdatalog.session import Session
@@ -177,21 +177,21 @@ class Inserter:
             return Inserted(name, new, known, workspace.catalog.rules_of(name))
 
 
-def _fitting(name: str, value: Any, wanted: ParamType) -> Value | GivenList:
-    """A value for a parameter of this type; an int fits a float."""
+def _fitting(name: str, value: Any, wanted: ParamType) -> Any:
+    """A value for a parameter of this type: an int fits a float, and a date a timestamp."""
     kind, read = parameter(name, value)
     if isinstance(kind, ListOf) and isinstance(wanted, ListOf):
-        if kind.empty or kind.type == wanted.type or (kind.type, wanted.type) == FLOATS:
+        if kind.empty or kind.type == wanted.type or (kind.type, wanted.type) in _FITS:
             return read
-    elif kind == wanted:
-        return read
-    elif (kind, wanted) == FLOATS:
+    elif (kind, wanted) == ("int", "float"):
         assert isinstance(read, int)
         return float(read)
+    elif kind == wanted or (kind, wanted) in _FITS:
+        return value
     raise TypeMismatchError(f"the parameter `${name}` is {_words(wanted)}, not {_words(kind)}")
 
 
-FLOATS = ("int", "float")
+_FITS = (("int", "float"), ("date", "timestamp"))
 
 
 def _words(kind: ParamType) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,23 @@ def test_ints_fit_floats(db: gd.Database) -> None:
     some = db.prepare("?- W(x, w), w in $some.")
     assert rows(some(some=[2])) == rows(some(some=[2.0, 7.0])) == [("b", 2.0)]
     assert not some(some=[])
+
+
+def test_times(db: gd.Database) -> None:
+    import datetime
+
+    day, hour = datetime.date(2026, 1, 2), datetime.timedelta(hours=1)
+    noon = datetime.datetime(2026, 1, 2, 12)
+    db["T"], db["D"], db["L"] = [(noon,)], [(day,)], [(hour,)]
+    since = db.prepare("?- T(t), t >= $since.")
+    for _ in range(2):
+        assert len(since(since=noon)) == len(since(since=np.datetime64(noon))) == 1
+        assert len(since(since=day)) == 1 and not since(since=noon + hour)
+    among = db.prepare("?- T(t), t in $some.")
+    assert len(among(some=[noon])) == 1 and not among(some=[day])
+    assert len(db.prepare("?- D($day).")(day=day)) == len(db.prepare("?- L($by).")(by=hour)) == 1
+    with pytest.raises(gd.TypeMismatchError, match="`\\$day` is date, not timestamp"):
+        db.prepare("?- D($day).")(day=noon)
 
 
 WRONG: list[tuple[dict[str, Any], type[gd.Error], str]] = [
