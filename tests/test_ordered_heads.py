@@ -152,6 +152,18 @@ def test_sums_that_leave_64_bits() -> None:
         gd.query("e(6). " + text)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_sums_without_a_value() -> None:
+    inf = float("inf")
+    text = "r(g, x, n, running_sum(x partition by g order by n)) <- e(g, x, n)."
+    data = [(1, inf, 1), (1, 2.5, 2), (2, -inf, 1), (2, 1e308, 2)]
+    found = gd.query(text, {"e": data}).sorted(["g", "n"])["running_sum"]
+    assert found.tolist() == [inf, inf, -inf, -inf]
+    for head in ("r(g, x, n, running_sum(x partition by 1 order by g, n))", "r(sum(x))"):
+        with pytest.raises(gd.EvaluationError, match="sum of inf and -inf is not a number"):
+            gd.query(f"{head} <- e(g, x, n).", {"e": data})
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [

@@ -28,7 +28,8 @@ def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
     if count == 1 and amounts.dtype.kind == "i":
         return np.add.reduce(amounts, dtype=amounts.dtype, keepdims=True)
     totals = np.zeros(count, dtype=amounts.dtype)
-    np.add.at(totals, groups, amounts)
+    with np.errstate(over="ignore", invalid="ignore"):  # inf, or a NaN that the caller reports
+        np.add.at(totals, groups, amounts)
     return totals
 
 

@@ -70,14 +70,16 @@ class OrderedRows:
         return self.in_place(found)
 
     def running_sum(self, values: Array, of_floats: bool) -> Array | None:
-        """The sums of each row's value and those before; None if one leaves 64 bits."""
+        """The sums of each row's value and those before; None if one leaves 64 bits, or is not a
+        number."""
         values = values[self.order]
         bounds = [*np.flatnonzero(self.opens).tolist(), len(values)]
         if of_floats:
             numbers = key_to_float(values)
-            for start, stop in pairwise(bounds):
-                np.cumsum(numbers[start:stop], out=numbers[start:stop])
-            return self.in_place(float_to_key(numbers))
+            with np.errstate(over="ignore", invalid="ignore"):
+                for start, stop in pairwise(bounds):
+                    np.cumsum(numbers[start:stop], out=numbers[start:stop])
+            return None if np.isnan(numbers).any() else self.in_place(float_to_key(numbers))
         values = values.astype(np.int64)
         starts = self.starts()
         halves = [_running(part, starts) for part in (values >> 32, values & 0xFFFF_FFFF)]

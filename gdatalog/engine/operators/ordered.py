@@ -135,7 +135,11 @@ class ReadRows:
             return rows.neighbour(values, default, kind == "lag")
         if kind == "running_sum":
             name = self._name(args[0])
-            sums = rows.running_sum(self.columns[name], self.types[name] == "float")
+            of_floats = self.types[name] == "float"
+            sums = rows.running_sum(self.columns[name], of_floats)
+            if sums is None and of_floats:
+                message = "a running sum of inf and -inf is not a number"
+                raise EvaluationError(message, function.span)
             if sums is None:
                 message = "a running sum does not fit into 64 bits"
                 raise EvaluationError(message, function.span, hint="sum floats: to_float(x)")
