@@ -233,7 +233,8 @@ def scan_relations(draft: RuleDraft) -> None:
     if draft.first and draft.scans is not None:
         sizes, least = draft.inputs.sizes, draft.scans
         draft.variants = [
-            scan_of(items, sizes, least, draft.read_by_head) or (items, None) for items, _ in draft.variants
+            scan_of(items, sizes, least, draft.read_by_head) or (items, None)
+            for items, _ in draft.variants
         ]
 
 
