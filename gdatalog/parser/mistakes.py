@@ -115,11 +115,11 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
     if token.start == before.end and '"' in (before.text[-1:], token.text[:1]):
         hint = 'a comma is missing between them, or: a quote inside a string is written `\\"`'
         return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
+    if lower != word and lower in _LOWER:
+        return lower_case(token)
     foreign = sql_word(before, token)
     if foreign is not None:
         return foreign
-    if lower == "in":
-        return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
     if before.type == "NAME" and before.value in AGGREGATES and token.type in VALUES:
         message = f"the aggregate `{before.value}` needs a colon and a body after its expression"
         hint = f"as in {before.value} {token.text} : {{ R({token.text}) }}"
@@ -149,21 +149,20 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
     return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
 
 
+_CLAUSES = ("ORDER", "PARTITION", "BY", "LIMIT", "OFFSET", "DIRECTION")
+_LOWER = ("in", "order", "by", "desc", "asc", "limit", "offset")  # often written in capitals
+
+
 def misplaced_clause(failure: Failure) -> ParseError | None:
     token = failure.token
-    if token is None or token.type not in (
-        "ORDER",
-        "PARTITION",
-        "BY",
-        "LIMIT",
-        "OFFSET",
-        "DIRECTION",
-    ):
+    if token is None or token.type not in _CLAUSES:
         return None
     what = f"{token.value} by" if token.type in ("ORDER", "PARTITION") else token.value
     hint = "only answers are ordered: write it behind the body of a query, ?- p(x) order by x."
     if failure.at > 1 and failure.tokens[failure.at - 2].type in ("LIMIT", "OFFSET"):
         hint = "`order by` comes first, then `limit` and `offset`"
+    if token.type == "PARTITION":
+        hint = "it comes first in a function of a head: rank(partition by g order by x)"
     return mistake(f"`{what}` does not belong here", token.span, hint)
 
 

@@ -55,13 +55,18 @@ def is_sql(tokens: list[Token]) -> bool:
     return any(a.type == "NAME" and b.type in VALUES for a, b in pairwise(tokens))
 
 
+_SORT = "answers are sorted by `order by`: ?- p(x) order by x desc."
+_LIMIT = "a number or a parameter follows, as in ?- p(x) order by x limit 10."
 # Hints for keywords between two operands.
 _BETWEEN = {
     "like": 'write contains("part", x), or match("regular expression", x)',
     "ilike": 'write contains("part", lower(x))',
     "between": "comparisons chain: 1 <= x <= 3",
-    "limit": "a number or a parameter follows, as in ?- p(x) order by x limit 10.",
+    "limit": _LIMIT,
+    "offset": _LIMIT.replace("limit", "offset"),
+    "fetch": "the first rows are asked for by `limit`: ?- p(x) order by x limit 10.",
     "order": "`by` and columns follow, as in ?- p(x) order by x desc.",
+    **dict.fromkeys(("orderby", "sort", "sorted", "ascending", "descending"), _SORT),
     "group": "the other columns of the head are the group: n(x, count()) <- e(x, _).",
     "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
     "as": "name a value by `=`: z = y + 1",

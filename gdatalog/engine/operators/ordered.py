@@ -138,8 +138,7 @@ class ReadRows:
             of_floats = self.types[name] == "float"
             sums = rows.running_sum(self.columns[name], of_floats)
             if sums is None and of_floats:
-                message = "a running sum of inf and -inf is not a number"
-                raise EvaluationError(message, function.span)
+                raise EvaluationError("the sum of inf and -inf is not a number", function.span)
             if sums is None:
                 message = "a running sum does not fit into 64 bits"
                 raise EvaluationError(message, function.span, hint="sum floats: to_float(x)")
