@@ -268,6 +268,20 @@ def test_rules_keep_zones() -> None:
         }
 
 
+def test_decimals_and_days_in_milliseconds() -> None:
+    dates = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
+    columns = {"n": pa.array([1, 2], pa.decimal128(5, 0)), "d": pa.array(dates, pa.date64())}
+    with gd.connect(device="cpu") as db:
+        db["t"] = pa.table(columns)
+        found = db["t"].to_arrow()
+        assert found.schema.types == [pa.int64(), pa.date64()]
+        assert db["t"].to_polars().schema == {"n": pl.Int64(), "d": pl.Date()}
+        db["p"] = pd.DataFrame({"n": pd.array([1], dtype=pd.ArrowDtype(pa.decimal128(5, 0)))})
+        assert db["p"].df().dtypes["n"] == "int64"
+        with pytest.raises(gd.DataError, match="some dates have a time of day"):
+            db["t"] = pa.table({"n": columns["n"], "d": pa.array([0, 1], pa.date64())})
+
+
 ERROR = """\
 <query>:1:{at}: type error: {one} is a timestamp with the zone Europe/Berlin, but {other} is a \
 timestamp without a zone

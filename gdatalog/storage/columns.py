@@ -206,7 +206,11 @@ def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) 
     if found == "bool":
         return found, values.to_numpy(zero_copy_only=False)
     if found == "date":
-        counted = arrow_numbers(values.cast(pa.date32()).cast(pa.int32()))
+        try:
+            counted = arrow_numbers(values.cast(pa.date32()).cast(pa.int32()))
+        except pa.ArrowInvalid:
+            hint = 'cast the column to timestamp("ms")'
+            raise place.error(0, "some dates have a time of day", hint) from None
         return _dates(counted, declared, place)
     if found not in ("timestamp", "duration"):
         return numpy_column(arrow_numbers(values), found, place)

@@ -209,9 +209,13 @@ def to_polars(table: Table) -> pl.DataFrame:
         return pl.DataFrame(height=table.length)
     given = to_arrow(table)
     for at, field in enumerate(given.schema):
-        if str(getattr(field.type, "tz", None) or "")[:1] in ("+", "-"):  # polars has names only
-            named = pa.timestamp(field.type.unit, UTC)
-            given = given.set_column(at, field.with_type(named), given.column(at).cast(named))
+        known = field.type
+        if str(getattr(known, "tz", None) or "")[:1] in ("+", "-"):  # polars has names only
+            known = pa.timestamp(known.unit, UTC)
+        elif known == pa.date64():  # which polars reads as times
+            known = pa.date32()
+        if known != field.type:
+            given = given.set_column(at, field.with_type(known), given.column(at).cast(known))
     frame = pl.from_arrow(given, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame
