@@ -241,6 +241,21 @@ def test_counting(name: str, ran: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("not_compiled")
+def test_an_answer_is_that_of_its_call(ran: list[str]) -> None:
+    """Binding a query evaluates it; if the call fails then, others do not get its answer."""
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(x, _), x < $most."
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.force(split="always")
+        db["E"] = [(1, 2), (2, 3)]
+        query = db.prepare(text + " ?- n order by count limit $l.")
+        assert query(most=2, l=1).fetchall() == [(2,)]
+        with pytest.raises(gdatalog.UsageError):
+            query(most=9, l=-1)
+        assert query(most=2, l=1).fetchall() == [(2,)]
+        assert {shape.split()[0] for shape in ran} == {"counts"}
+
+
+@pytest.mark.usefixtures("not_compiled")
 def test_what_is_stored_is_not_counted_again(ran: list[str]) -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:

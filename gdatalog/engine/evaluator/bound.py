@@ -212,8 +212,9 @@ class BoundPart:
 @dataclass(slots=True, eq=False)
 class BoundStrata:
     """A query that reads relations whose rows its parameters decide, or are only counted.
-    `evaluator`: of the call that bound it, which may have evaluated the answer. `known`: the
-    relations that do not depend on parameters, all of them once it has been `answered`."""
+    `evaluator`: of the call that bound it, which may have evaluated the answer for its own values.
+    `known`: the relations that do not depend on parameters, all of them once it has been
+    `answered`."""
 
     compiled: Compiled
     name: str
@@ -225,7 +226,7 @@ class BoundStrata:
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
         before = self.evaluator
         answer = before.known.pop(self.name, None)
-        if answer is not None:
+        if answer is not None and before.context.scope.params == context.scope.params:
             self.answered = True
             return answer
         found = Evaluator(
