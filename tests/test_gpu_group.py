@@ -318,9 +318,10 @@ def test_a_fixpoint_is_kept_on_each_device(text: str, monkeypatch: pytest.Monkey
         db["E"] = EDGES
         for again in (True, True, False):
             made.clear()
-            assert answer(db, text) == expected(text)
+            for _ in range(2):  # the call that bound the query may have left its answer
+                assert answer(db, text) == expected(text)
+                db.workspace.results.clear()
             assert set(made) == {0, 1}
-            db.workspace.results.clear()
             made.clear()
             assert answer(db, text) == expected(text) and not made
             db.workspace.results.clear()
