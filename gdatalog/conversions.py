@@ -150,6 +150,25 @@ class Conversions:
 
         return to_dask(self.table())
 
+    def to_networkx(self, *, nodes: Conversions | None = None, directed: bool = True) -> Any:
+        """A networkx graph of the rows; networkx must be installed.
+
+        The first two columns are the ends of edges, further ones attributes of the edge. `nodes` is
+        a relation or an answer of nodes: its first column holds the node, further ones attributes.
+        An undirected graph takes an edge that is there in both directions once. A pair with
+        several rows, and so with different attributes, is an error.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db.load("road", [("a", "b", 3), ("b", "c", 5)], columns=["from", "to", "km"])
+        >>> graph = db["road"].to_networkx()
+        >>> graph.is_directed(), graph.edges["a", "b"]
+        (True, {'km': 3})
+        """
+        from gdatalog.storage.networks import network_of
+
+        return network_of(self.table(), None if nodes is None else nodes.table(), directed)
+
     def describe(self) -> pd.DataFrame:
         """A summary of the columns: a row for each, with its type, the dtype that `df()` gives it,
         the number of rows and of distinct values, and the least and the greatest value (None if
