@@ -66,6 +66,7 @@ WORKS = (
 def seconds_of(db: gd.Database, text: str) -> tuple[int, float]:
     """The count, and how long it took; answers are not kept."""
     db.workspace.results.clear()
+    db.workspace.catalog.bound.clear()
     started = perf_counter()
     ((count,),) = db.query(text).fetchall()
     return int(count), perf_counter() - started

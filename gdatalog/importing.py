@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import gc
 import sys
-from _thread import interrupt_main
+from _thread import interrupt_main, start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from threading import RLock, Timer, current_thread, local, main_thread
+from threading import RLock, current_thread, local, main_thread
+from time import sleep
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -152,14 +153,25 @@ def _raising_again(otherwise: Callable[[Lost], object]) -> Callable[[Lost], None
         if lost.exc_type in (Abandoned, KeyboardInterrupt):
             release_import_lock()  # it may have been in a callback during an import
         if lost.exc_type is Abandoned and isinstance(thread, CancellableThread):
-            Timer(MOMENT, thread.end).start()
+            _later(thread.end)
         elif lost.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
-            Timer(MOMENT, interrupt_main).start()
+            _later(interrupt_main)
         else:
             otherwise(lost)
 
     setattr(swallowed, _MARK, True)
     return swallowed
+
+
+def _later(call: Callable[[], object]) -> None:
+    """Makes a call in a moment. Does not wait until a thread has begun: on a busy machine, what the
+    call raises here would come before the callback has ended, and be swallowed again."""
+
+    def made() -> None:
+        sleep(MOMENT)
+        call()
+
+    start_new_thread(made, ())
 
 
 class _Finder:

@@ -204,7 +204,7 @@ def test_a_frame_stays_on_the_workers(db: gd.Database) -> None:
     assert far.columns == ("x", "who", "at", "v")
     assert far.types == ("int", "symbol", "timestamp", "float")
     near = gd.connect()
-    near["E"] = frame()
+    near["E"] = frame().assign(at=frame()["at"].dt.tz_localize("UTC"))  # workers know no kinds
     assert len(db["E"]) == 7
     assert db["E"].sorted().fetchall() == near["E"].sorted().fetchall()
     assert db.query("n(w, count()) <- E(_, w, _, _).").sorted().fetchall() == [

@@ -56,7 +56,7 @@ def test_output_has_neither_order_nor_limit(
         assert err.startswith(
             f"p.dl:4:1: usage error: .output writes all rows, unordered: it has no `{name}`\n"
         )
-        assert "hint: in Python, `db.query(text, limit=5)` limits rows" in err
+        assert "hint: a query has: `?- r order by x limit 5.`" in err
     with gd.connect() as db, pytest.raises(gd.UsageError, match=r"\.output writes all rows"):
         db.run(f"{R}.output r({option})")
 

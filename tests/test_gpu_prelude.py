@@ -37,7 +37,7 @@ def names_of(text: str) -> set[str]:
 
 
 def test_both_have_the_same_names() -> None:
-    device = names_of(source_of("prelude.cuh")) - {"GD_HOST"}
+    device = names_of(source_of("prelude.cuh")) - {"GD_HOST", "BOUNDS"}  # what sources define
     host = names_of((HERE / "host.hpp").read_text(encoding="utf-8"))
     assert device == host
     assert {

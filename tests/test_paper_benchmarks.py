@@ -114,7 +114,7 @@ def test_a_run_goes_on_where_another_ended(
     assert main([*asked, str(tmp_path / "b")]) == 0
     first, *_, last = capsys.readouterr().out.splitlines(keepends=True)
     lines = tmp_path / "lines"
-    lines.write_text(f"started\n{first}{last}")
+    lines.write_text(f"started\n{first}{last}{last[:99]}")
     assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
     (run,) = read(tmp_path / "c")
     whole = {row.key: row for row in read(tmp_path / "b")[0].rows}

@@ -174,7 +174,7 @@ def test_within_a_call_and_outside(db: gd.Database) -> None:
 def test_the_command_line_prints_it_after_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def pressed(*args: object) -> None:
+    def pressed(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(program, "answer", pressed)

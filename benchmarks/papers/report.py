@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,14 @@ def line(run: Run) -> str:
 
 
 def in_lines(text: str) -> list[Run]:
-    """The runs whose lines a command printed, among whatever else it printed."""
-    told = (line for line in text.splitlines() if line.startswith('{"paper": '))
-    return [_run(json.loads(line)) for line in told]
+    """The runs whose lines a command printed, among whatever else it printed. A line is cut where
+    the command was stopped."""
+    found = []
+    for told in text.splitlines():
+        if told.startswith('{"paper": '):
+            with suppress(json.JSONDecodeError):
+                found.append(_run(json.loads(told)))
+    return found
 
 
 def write(folder: Path, runs: Sequence[Run]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Word(IntEnum):
-    """The position of each number in the array `control`; each has its own line, but for LIGHT."""
+    """The position of each number in the array `control`; each has its own line."""
 
     NEXT = 0
     STOP = 16
@@ -17,13 +17,13 @@ class Word(IntEnum):
     TAIL = 80
     POOL = 96
     SPLITS = 112
-    LIGHT = 113
     IDLE = 128
     QUEUED = 144
     HELD = 160
+    LIGHT = 176
 
 
-CONTROL_WORDS: Final = 176
+CONTROL_WORDS: Final = 192
 SLOT_WORDS: Final = 8
 EVERYTHING: Final = 1 << 62
 THREADS: Final = 128  # of a block

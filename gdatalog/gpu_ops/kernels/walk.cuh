@@ -84,6 +84,12 @@ DEVICE i64 tiles_of_round(C control, i64 tiles, i64 rows) {
     return least < tiles ? least : tiles;
 }
 
+// Whether a tile waits for parts of others' tasks: all do, but in rounds after one that split none.
+template <int N>
+DEVICE bool waits_for_tasks(Tile<N> t, const Run& run) {
+    return run.control[LIGHT] == 0 || tile_of_grid<N>() < run.tiles / 32 + 1;
+}
+
 // Takes the next task; the tile has finished the one before. `lanes`: that take a unit each.
 template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {
@@ -92,7 +98,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lane
     const i64 share = run.parts > 1 || lanes == 1 ? 0 : 2 * run.tiles;
     const Units units = {total, grain_of(run, total, lanes), run.part, run.parts, share};
     work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
-                          run.limit >= 0);
+                          run.limit >= 0 && waits_for_tasks(t, run));
     if (!work.held) return false;
     work.fresh = work.task.high == UNTOUCHED;
     if (work.fresh) work.task.high = EVERYTHING;

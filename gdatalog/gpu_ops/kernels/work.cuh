@@ -17,11 +17,11 @@ enum Word {
     TAIL = 80,    // tickets of the ring: tasks put in
     POOL = 96,    // blocks of the pool that have been requested (may exceed the total)
     SPLITS = 112, // tasks that were made by splitting others
-    LIGHT = 113,  // in rounds: whether the last one has split no task; in the line of SPLITS
     IDLE = 128,   // tiles that wait for a task
     QUEUED = 144, // unclaimed tasks in the ring (too low while failed claims are undone)
     HELD = 160,   // used slots of the ring (too high while failed requests are undone)
-    CONTROL_WORDS = 176
+    LIGHT = 176,  // in rounds: whether the last one has split no task
+    CONTROL_WORDS = 192
 };
 
 // The greatest reason wins: after a failure it does not matter that the pool was empty, too; and a
@@ -316,7 +316,8 @@ template <class C, class R>
 DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
     bool over = false, idle = false;
-    const int longest = longest_pause(capacity);
+    // In a light round few tiles wait.
+    const int longest = control[LIGHT] != 0 ? 1024 : longest_pause(capacity);
     for (int wait = SHORTEST_PAUSE;; wait = wait < longest ? 2 * wait : longest) {
         if (find_task(control, ring, capacity, all, held, task, over) || over) break;
         if (!waits) break;
