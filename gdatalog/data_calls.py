@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.errors import UsageError
 from gdatalog.progress import OnProgress
+from gdatalog.records import replace
 from gdatalog.storage.load_options import LoadOptions, Nulls, checked
 from gdatalog.values import plain
 
@@ -38,6 +39,8 @@ class DataCalls:
         nulls: Nulls = "error",
         fill: Mapping[str, Any] | None = None,
         row_id: str | None = None,
+        nodes: str | None = None,
+        tuples: bool = False,
         on_progress: OnProgress | None = None,
     ) -> None:
         """Store data under a name; it replaces all data of that relation.
@@ -63,6 +66,12 @@ class DataCalls:
         A relation is a set: duplicate rows become one, with a warning. `row_id` adds a column of
         row numbers in front, which keeps all rows.
 
+        A networkx graph gives its edges, in both directions if it is undirected, with the
+        attributes that a third and further `columns` are named after. `nodes` is the name of
+        another relation, for all nodes and their attributes; `nulls` and `fill` hold for it, too.
+        Without it a warning says what is left out. `tuples` makes columns of the parts of nodes
+        that are tuples.
+
         Data on the GPU that runs the queries stays there, except for texts. `on_progress` gets
         the progress of loading, as in `query`.
 
@@ -72,11 +81,45 @@ class DataCalls:
         >>> db["E"].columns
         ('src', 'dst')
         """
-        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
-        name = plain(name)
-        with self.call(on_progress):
-            findings = self.workspace.load(name, self._shared(data), options)
-        self.workspace.tell_of(name, findings)
+        both = nodes is not None
+        options = LoadOptions(
+            columns,
+            header,
+            nulls,
+            {} if fill is None else fill,
+            row_id,
+            tuples=tuples,
+            with_nodes=both,
+        )
+        parts = {plain(name): (data, checked(options))}
+        if both or tuples:
+            parts = self._of_graph(plain(name), plain(nodes), *parts[plain(name)])
+        found = {}
+        with self.call(on_progress), self.workspace.rollback():
+            for name, (part, own) in parts.items():
+                found[name] = self.workspace.load(name, self._shared(part), own)
+        for name, findings in found.items():
+            self.workspace.tell_of(name, findings)
+
+    def _of_graph(
+        self, name: str, nodes: str | None, data: Any, options: LoadOptions
+    ) -> dict[str, tuple[Any, LoadOptions]]:
+        """The edges of a graph and, under the name `nodes`, its nodes, each with their options."""
+        from gdatalog.storage.networks import Nodes, is_graph
+
+        if not is_graph(data):
+            option = "tuples" if nodes is None else "nodes"
+            raise UsageError(f"{option}= is for networkx graphs, not for {type(data).__name__}")
+        if nodes is None:
+            return {name: (data, options)}
+        if nodes == name:
+            raise UsageError(f"edges and nodes are two relations, but both are named {name!r}")
+        part, columns, fill = Nodes(data), options.columns or (), options.fill
+        known = set(map(str, part.attributes))
+        of_nodes = {key: value for key, value in fill.items() if key in known}
+        rest = {key: fill[key] for key in fill if key not in known or key in columns}
+        own = replace(options, columns=None, row_id=None, fill=of_nodes)
+        return {name: (data, replace(options, fill=rest)), nodes: (part, own)}
 
     def _shared(self, data: Any) -> Any:
         """Data to load; the rows of a result need not be decoded."""

@@ -22,6 +22,8 @@ from gdatalog.terminal_text import brief
 from gdatalog.turns import Turns
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gdatalog.engine.catalog.folders import Folders
     from gdatalog.parser import Program
     from gdatalog.prepared import PreparedQuery
@@ -244,6 +246,23 @@ class Database(DataCalls, PatternQueries):
         from gdatalog.relations import Relations
 
         return Relations(self._session)
+
+    def schema(self) -> pd.DataFrame:
+        """The columns of all relations: name, type, the dtype that `df()` gives, the relation's
+        number of rows if that is known without evaluation, and its origin: data, rules, or invalid.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db.load("E", [(1, 2), (2, 3)], columns=["src", "dst"])
+        >>> print(db.schema())
+          relation column type  dtype  rows origin
+        0        E    src  int  int64     2   data
+        1        E    dst  int  int64     2   data
+        """
+        with self._session() as session:
+            from gdatalog.relations import schema_frame
+
+            return schema_frame(session)
 
     # ------------------------------------------------------------------------------ queries
 

@@ -24,14 +24,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from linecache import getline
 from operator import index
-from typing import Any
+from os.path import basename
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.records import cached_property, dataclass, field
 from gdatalog.terminal_text import brief, visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed
-LONGEST = 4000  # characters of a message
+LONGEST = 1000  # characters of a message
+_OWN = __name__.partition(".")[0]
+NOTEBOOK = 10  # lines that a notebook shows of an error in its Python code
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ NOWHERE = Span(SourceText("<none>", ""), 0, 0)
 def _short(message: str) -> str:
     """A message without the middle of long names, nor its own if it is very long."""
     text = brief(message)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1000]} … {text[-900:]}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 300]} … {text[-280:]}"
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,7 @@ class Error(Exception):
 
     kind = "error"
     profile: Any = None  # a module of errors cannot import `Profile`
+    rendered = False  # whether a notebook has shown it
 
     def __init__(
         self,
@@ -183,6 +189,40 @@ class Error(Exception):
         if more > 0:
             parts.append(f"and {more:,} more error{'s' if more > 1 else ''}")
         return "\n\n".join(parts)
+
+    if not TYPE_CHECKING:  # which would take any attribute for granted
+
+        def __getattr__(self, name: str) -> Any:
+            """IPython shows an exception by its `_render_traceback_` if it has one. An error has
+            one until that was called: `%tb` shows the traceback."""
+            if name == "_render_traceback_" and not self.rendered:
+                return self._in_a_notebook
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _in_a_notebook(self) -> list[str]:
+        """The line that called gdatalog and the error, in few lines."""
+        self.rendered = True
+        lines = [*_calling_line(self.__traceback__), *str(self).splitlines()]
+        more = len(lines) - NOTEBOOK + 1
+        if more < 2:
+            return lines
+        first = NOTEBOOK - 4
+        return [*lines[:first], f"  … {more} more lines: %tb shows them", *lines[first + more :]]
+
+
+def _calling_line(found: TracebackType | None) -> list[str]:
+    """The last line of a traceback before the calls of this package."""
+    user = None
+    while found is not None and str(found.tb_frame.f_globals.get("__name__")).split(".")[0] != _OWN:
+        found, user = found.tb_next, found
+    if user is None or found is None:
+        return []
+    code, number = user.tb_frame.f_code, user.tb_lineno
+    here = user.tb_frame.f_globals.get("__name__") == "__main__"
+    place = f"{'' if here else basename(code.co_filename) + ', '}line {number}"
+    place += "" if code.co_name == "<module>" else f" in {code.co_name}"
+    text = getline(code.co_filename, number, user.tb_frame.f_globals).strip()
+    return [visible(f"{place}: {text if len(text) <= 100 else text[:99] + '…'}")]
 
 
 def _same_error(kind: type[Error], message: str, attributes: dict[str, object]) -> Error:

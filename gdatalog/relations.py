@@ -18,9 +18,12 @@ from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_order import completed
+from gdatalog.storage.table import Table
 from gdatalog.terminal_text import brief, visible
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gdatalog.engine.execution import Execution
     from gdatalog.session import Session
 
@@ -158,6 +161,28 @@ def catalog(session: Session) -> list[RelationEntry]:
         return RelationEntry(name, schemas[name], execution.at_hand(name), origin)
 
     return [entry(name) for name in sorted({*schemas, *broken})]
+
+
+def schema_frame(session: Session) -> pd.DataFrame:
+    """All columns of all relations, without evaluating any."""
+    import pandas as pd
+
+    from gdatalog.storage.column_arrays import empty_column
+    from gdatalog.storage.export import dtypes_of
+
+    found: list[tuple[object, ...]] = []
+    for entry in catalog(session):
+        schema, rows = entry.schema, entry.rows
+        if schema is None:
+            found.append((entry.name, None, None, None, None, "invalid"))
+            continue
+        names, types = schema.columns, schema.types
+        table = Table(names, types, tuple(map(empty_column, types)), 0, schema.kinds)
+        length = rows.length if rows is not None and rows.counted else None
+        own: list[tuple[object, ...]] = list(zip(names, types, dtypes_of(table), strict=True))
+        found += [(entry.name, *column, length, entry.origin) for column in own or [(None,) * 3]]
+    labels = ["relation", "column", "type", "dtype", "rows", "origin"]
+    return pd.DataFrame(found, columns=labels).astype({"rows": "Int64"})
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import index
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
 from gdatalog import cancellation
 from gdatalog.cancellation import cancellable
-from gdatalog.errors import DeviceError, UsageError
+from gdatalog.conversions import Conversions
+from gdatalog.errors import UsageError
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.load_options import TypedColumns
-from gdatalog.storage.on_device import DeviceStore, Lying, device_values
+from gdatalog.storage.on_device import DeviceStore, Lying
 from gdatalog.storage.ordered import first_rows, sorted_rows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
@@ -33,10 +34,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
 BATCH = 1 << 20  # rows that a stream decodes at once
 FILE = 1 << 22  # most rows of each file of a folder
 ITERATED, FETCHED = 1 << 16, 1 << 12  # rows decoded at once by iteration, and by `fetchmany`
@@ -44,7 +41,7 @@ ITERATED, FETCHED = 1 << 16, 1 << 12  # rows decoded at once by iteration, and b
 Rows = Sequence[Columns] | Lying
 
 
-class Result:
+class Result(Conversions):
     """The rows of an answer, in no particular order; `sorted()` sorts them.
 
     `r["x"]` is a column as a NumPy array, `r[0]` a row as a tuple, `r[2:5]` a result with some of
@@ -280,108 +277,6 @@ class Result:
         """The rows for a database with these symbols; not copied if they are its own."""
         whole = self._whole and self._symbols is symbols
         return self._relation if whole else self.table()
-
-    # ------------------------------------------------------------------------------ exports
-
-    def df(
-        self,
-        sort: bool | str | Sequence[str] | None = False,
-        *,
-        descending: bool | Sequence[bool] = False,
-    ) -> pd.DataFrame:
-        """A pandas DataFrame. Loaded columns have the dtypes that they had, derived columns int64,
-        float64, bool, str and datetime64[ns], naive or with a zone.
-
-        `sort`: the columns to sort by, as in `sorted`; True sorts by all of them.
-        """
-        from gdatalog.storage.export import to_pandas
-
-        if sort is False or sort is None:
-            if descending is not False:
-                hint = 'df(sort="x", descending=True), or df(sort=True, descending=True)'
-                raise UsageError("descending= says how to sort, and nothing is sorted", hint=hint)
-            table = self.table()
-        else:
-            by = None if isinstance(sort, (bool, np.bool_)) else sort
-            table = self.sorted(by, descending=descending).table()
-        frame: pd.DataFrame = cancellable(
-            table.length, lambda: to_pandas(table, given=True), "writing"
-        )
-        return frame
-
-    to_pandas = df
-
-    def to_arrow(self) -> pa.Table:
-        """An Arrow table."""
-        from gdatalog.storage.export import arrow_room, to_arrow
-
-        return to_arrow(self.table(arrow_room))
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame; polars must be installed."""
-        from gdatalog.storage.export import to_polars
-
-        return to_polars(self.table())
-
-    def to_numpy(self) -> Array:
-        """A structured array with a field for each column."""
-        from gdatalog.storage.export import to_numpy
-
-        return to_numpy(self.table())
-
-    def to_cupy(self, *, codes: bool = False) -> dict[str, Any]:
-        """The columns as CuPy arrays, by their names: int64, float64, bool; nanoseconds since 1970
-        for timestamps, since CuPy has no type for them. The same arrays each time.
-
-        Answers of a GPU do not pass through the host; the arrays' `__cuda_array_interface__` and
-        DLPack share them without a copy. CuPy has no strings: with `codes`, a column of symbols
-        holds the positions of its texts in `categories`.
-        """
-        texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
-        if texts and not codes:
-            message = f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts"
-            hint = "to_cupy(codes=True) gives the places of texts in `categories`"
-            raise DeviceError(message, hint=hint)
-        if self._exported is None:
-            self._exported = dict(zip(self.columns, self._on_device(), strict=True))
-        return self._exported
-
-    def _on_device(self) -> list[Any]:
-        (blocks, device), types = self._lying(), self._relation.types
-        if not types:
-            return []
-        if device is None:
-            from gdatalog.storage.export import to_cupy
-
-            columns = (
-                zip(*blocks, strict=True) if blocks else [[np.empty(0, np.int32)]] * len(types)
-            )
-            keys = [np.concatenate(parts) for parts in columns]
-            return to_cupy([device_values(*each) for each in zip(keys, types, strict=True)])
-        with device.use():
-            blocks = blocks or [tuple(column[:0] for column in device.as_they_are())]
-            rows = device.ops.concatenate(blocks)
-            values = (device_values(*each) for each in zip(rows, types, strict=True))
-            return list(map(device.ops.xp.plain, values))
-
-    @property
-    def categories(self) -> Array:
-        """The texts of the codes of `to_cupy(codes=True)`, indexed by code."""
-        return self._symbols.array().copy()
-
-    def to_dask(self) -> Any:
-        """A dask DataFrame, with the dtypes of `df()`; Dask must be installed.
-
-        Rows on the workers of a cluster stay there: the worker that has them makes a partition when
-        it is computed. Other rows are partitions of local data.
-        """
-        far = self._far
-        if far is not None:
-            shape = TypedColumns(self.columns, self._relation.types)
-            return far.keeper.to_dask(far, shape, self._symbols)
-        from gdatalog.storage.export import to_dask
-
-        return to_dask(self.table())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write a Parquet file; or a folder of Parquet files, if the path ends with a slash.

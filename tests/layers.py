@@ -29,9 +29,9 @@ ENGINE = LANGUAGE | {
 }  # fmt: skip
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
-    "options", "user_settings", "present", "result", "report", "loading", "session", "workspace",
-    "relations", "asking", "prepared", "starting", "turns", "data_calls", "database", "patterns",
-    "pattern_queries", "cluster",
+    "options", "user_settings", "present", "conversions", "result", "report", "loading", "session",
+    "workspace", "relations", "asking", "prepared", "starting", "turns", "data_calls", "database",
+    "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -76,7 +76,8 @@ MAY_IMPORT = {
     "engine": ENGINE,
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
-    "result": BASE | {"storage", "present"},
+    "conversions": BASE | {"storage"},
+    "result": BASE | {"storage", "present", "conversions"},
     "report": ENGINE | {"options"},
     "loading": ENGINE,
     "session": STATE,
@@ -241,12 +242,13 @@ ORDER = {
         __init__ imported_later kinds places load_options table text_functions device_columns
         column_arrays columns export spill pipes symbols threads row_groups as_text cells
         plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
-        column_matching headers dictionary keys sorting ordered row_ids missing frames row_ops
-        on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
+        column_matching headers dictionary keys sorting ordered row_ids missing networks frames
+        row_ops on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
         file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files
         kept row_store temporary_files writers parquet_folder graph count_tables spilled_tries
         loop_tables remote trie_builder value_counts quantiles device_statistics statistics
-        membership deferred_rows history coded parts relation key_columns
+        membership deferred_rows history coded parts relation summary
+        key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here

@@ -6,6 +6,7 @@ How blocks are run, and how to write them, stands in doc_blocks.py. test_site.py
 from __future__ import annotations
 
 import re
+from inspect import getmembers
 from pathlib import Path
 
 import pytest
@@ -77,13 +78,15 @@ def test_the_shell_page_names_every_option_and_code() -> None:
     assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == codes
 
 
-def test_the_python_page_names_all_that_is_public() -> None:
-    dotted = words("python.md") | {"Database", "Result", "Explanation", "Profile"}
+def test_the_pages_on_python_name_all_that_is_public() -> None:
+    dotted = (
+        words("python.md") | words("patterns.md") | {"Database", "Result", "Explanation", "Profile"}
+    )
     named = {part for word in dotted for part in word.split(".")}
     methods = {
         name
         for thing in (gd.Database, gd.Result)
-        for name, value in vars(thing).items()
+        for name, value in getmembers(thing)
         if name[0] != "_" and (callable(value) or isinstance(value, property))
     }
     # what other parts of the package call

@@ -35,7 +35,7 @@ def test_what_is_public_says_what_it_is() -> None:
         if inspect.isclass(thing) and not issubclass(thing, BaseException):
             silent += [
                 f"{name}.{key}"
-                for key, value in vars(thing).items()
+                for key, value in inspect.getmembers(thing)
                 if not key.startswith("_")
                 and (inspect.isfunction(value) or isinstance(value, property))
                 and not inspect.getdoc(value)

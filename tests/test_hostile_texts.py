@@ -368,6 +368,14 @@ def test_a_long_name_is_cut_in_what_is_said(capsys: pytest.CaptureFixture[str]) 
         assert list(db) == [LONG]
 
 
+def test_a_long_message_is_cut_in_the_middle() -> None:
+    words = " ".join(map(str, range(2_000)))
+    for shown in (str(gd.DataError(words)), gd.DataError("no", hint=words).format()):
+        assert len(shown) < 1_050 and ": 0 1 2 " in shown
+        assert " … " in shown and shown.endswith(" 1998 1999")
+    assert str(gd.DataError(words[:900])) == f"data error: {words[:900]}"
+
+
 def test_names_that_are_not_that_long_stay_whole() -> None:
     name = "n" * 100
     with gd.connect(device="cpu") as db, pytest.raises(gd.NameResolutionError) as caught:

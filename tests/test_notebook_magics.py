@@ -263,6 +263,29 @@ def test_errors_are_our_text_and_tb_has_the_rest(notebook: Cells) -> None:
     assert "p" not in notebook.run("%datalog_db")
 
 
+def test_errors_of_python_code_are_short(notebook: Cells) -> None:
+    notebook.run("def ask(text):\n    return db.query(text)")
+    text = fails(notebook, "n = 1\nask('?- folows(x, _).')")
+    assert text == (
+        "line 2 in ask: return db.query(text)\n"
+        "<query>:1:4: name error: there is no relation `folows`\n"
+        " 1 | ?- folows(x, _).\n"
+        "   |    ^^^^^^^^^^^^\n"
+        "  hint: did you mean `follows`?"
+    )
+    notebook.run("%tb")
+    assert "Traceback" in notebook.out and "asking.py" in notebook.out
+    text = fails(notebook, "ask(' '.join(f'p(x) <- folows(x, {i}).\\n' for i in range(20)))")
+    lines = text.splitlines()
+    assert len(lines) == 10 and lines[0].startswith("line 2 in ask: ")
+    assert "name error" in lines[1] and re.fullmatch(
+        r"  … \d+ more lines: %tb shows them", lines[6]
+    )
+    assert lines[-1] == "and 10 more errors"
+    notebook.run("%tb")
+    assert notebook.out.count("did you mean") == 10
+
+
 def test_warnings_are_texts_on_stderr(notebook: Cells) -> None:
     notebook.run("%%datalog\npair(x, y) <- follows(x, other), follows(z, y).")
     assert re.match(r"In\[\d+\]:2:\d+: warning: ", notebook.err)

@@ -289,6 +289,22 @@ def test_relations_schema_rules_stats(talk):
     assert "there is no relation 'nope'" in err
 
 
+def test_describe(talk):
+    code, out, err = talk(
+        'e(1, "b"). e(12, "a"). e(3, "a").', ".describe e", "p() <- e(1, _).", ".describe p",
+        "q(x) <- e(x, _), x > 99.", ".describe q", ".describe nope",
+    )  # fmt: skip
+    assert code == 1
+    assert out.split("\n\n") == [
+        "column  type    distinct  least  greatest\n"
+        "c0      int            3  1      12\n"
+        "c1      symbol         2  a      b\n3 rows",
+        "1 row",
+        "column  type  distinct  least  greatest\nx       int          0\n0 rows\n",
+    ]
+    assert "there is no relation 'nope'" in err
+
+
 def test_sizes_are_told_only_where_they_are_known(talk, tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("a,b\n1,2\n")

@@ -166,6 +166,7 @@ def _show_once(error: BaseException, text: str) -> None:
 
     def render() -> list[str]:
         del error._render_traceback_  # type: ignore[attr-defined]  # IPython asks for it
+        vars(error)["rendered"] = True  # an `Error` renders itself, too
         return visible_lines(text).splitlines()
 
     error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython asks for it

@@ -121,6 +121,11 @@ def to_pandas(table: Table, *, given: bool = False) -> pd.DataFrame:
     return frame
 
 
+def dtypes_of(table: Table) -> list[str]:
+    """The dtypes of the columns of `to_pandas`."""
+    return [str(dtype) for dtype in to_pandas(table.take(np.arange(0))).dtypes]
+
+
 def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd

@@ -22,6 +22,7 @@ from gdatalog.storage.columns import column_from, object_column
 from gdatalog.storage.kinds import Kind, kind_of, tidy
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.missing import Mending, Picked, explained
+from gdatalog.storage.networks import Nodes, is_graph, raw_of_edges, raw_of_nodes
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.row_ids import with_row_ids
@@ -46,9 +47,17 @@ def table_from(data: Any, options: LoadOptions = PLAIN) -> Table:
         data = raw_of_table(data)
 
     def read(options: LoadOptions) -> list[Table]:
-        return [table_of(data if isinstance(data, Raw) else raw_of(data, options), options)]
+        return [table_of(_raw(data, options), options)]
 
     return next(with_row_ids(read, options))
+
+
+def _raw(data: Any, options: LoadOptions) -> Raw:
+    if isinstance(data, Raw):
+        return data
+    if isinstance(data, Nodes):
+        return raw_of_nodes(data, options)
+    return raw_of_edges(data, options) if is_graph(data) else raw_of(data, options)
 
 
 def table_of(raw: Raw, options: LoadOptions) -> Table:
@@ -71,7 +80,7 @@ def table_of(raw: Raw, options: LoadOptions) -> Table:
     try:
         return _typed(raw, picked, options)
     except MissingValue as error:
-        raise explained(error, raw, picked) from None
+        raise explained(error, raw, picked, not options.with_nodes) from None
 
 
 def table_of_file(raw: Raw, options: LoadOptions) -> Table:

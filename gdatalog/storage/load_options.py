@@ -89,7 +89,8 @@ class LoadOptions:
     dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
     `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
     of the data, in errors. `there`: the array module of a device; columns on that device stay
-    there. `pipes`: keeps the content of pipes.
+    there. `pipes`: keeps the content of pipes. Of a graph: `tuples` makes columns of the parts of
+    nodes that are tuples; `with_nodes`: its nodes are loaded, too.
     """
 
     columns: Sequence[str] | None = None
@@ -104,6 +105,8 @@ class LoadOptions:
     what: str = "data"
     there: Any = None
     pipes: KeptPipes | None = field(default=None, compare=False)
+    tuples: bool = False
+    with_nodes: bool = False
 
     @property
     def arity(self) -> int | None:

@@ -189,9 +189,10 @@ def _filled(values: Column, there: Array, fill: Column) -> Column:
     return whole
 
 
-def explained(error: DataError, raw: Raw, picked: Picked) -> DataError:
+def explained(error: DataError, raw: Raw, picked: Picked, select: bool) -> DataError:
     """The error for the first missing value, with the number of rows that `nulls="drop"` would
-    drop. The count ends at another error in a later batch."""
+    drop. The count ends at another error in a later batch. `select`: whether `columns` could load
+    only other columns."""
     counts: dict[str, int] = {}
     gone = length = 0
     of = "of"
@@ -216,7 +217,7 @@ def explained(error: DataError, raw: Raw, picked: Picked) -> DataError:
         'nulls="drop" drops these rows',
         f'fill={{"{next(iter(counts), "x")}": ...}} fills them',
     ]
-    if whole:
+    if whole and select:
         some = ", ".join(f'"{name}"' for name in whole) if len(whole) <= 12 else "..."
         cures.insert(0, f"columns=[{some}] loads the other columns")
     return DataError(error.message, error.span, hint="; ".join(cures), notes=[*error.notes, note])

@@ -131,8 +131,6 @@ def raw_of(data: Any, options: LoadOptions) -> Raw:
             return _numpy(data.get(), what)
     if hasattr(data, "tocoo") and hasattr(data, "shape"):
         return _sparse(data, options)
-    if hasattr(data, "edges") and hasattr(data, "is_directed"):
-        return _graph(data, options)
     if isinstance(data, Mapping):
         return _dict(data, what, there)
     if hasattr(data, "__array__"):
@@ -252,37 +250,12 @@ def _sparse(data: Any, options: LoadOptions) -> Raw:
     if not kept.all():
         rows, cols, values = rows[kept], cols[kept], values[kept]
     names = ("row", "col", "value")[: 3 if options.arity == 3 else 2]
-    return Raw(_own(names, options.declared), (rows, cols, values)[: len(names)], len(rows))
+    return Raw(own_names(names, options.declared), (rows, cols, values)[: len(names)], len(rows))
 
 
-def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
+def own_names(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
     """The default names; None, so that columns match by position, if the declaration has others."""
     return names if declared is None or set(declared.columns) <= set(names) else None
-
-
-def _graph(data: Any, options: LoadOptions) -> Raw:
-    """Edges as (source, target), and the attribute that the third column is named after, if there
-    is one."""
-    names: tuple[str, ...] = ("source", "target")
-    edges = list(data.edges())
-    sources = [edge[0] for edge in edges]
-    targets = [edge[1] for edge in edges]
-    both = not data.is_directed()
-    if both:  # a loop is one row, not two
-        turned = [at for at, (s, t) in enumerate(zip(sources, targets, strict=True)) if s != t]
-        back = [targets[at] for at in turned], [sources[at] for at in turned]
-        found = [sources + back[0], targets + back[1]]
-    else:
-        found = [sources, targets]
-    declared, columns = options.declared, options.columns
-    if options.arity == 3:
-        attribute = columns[2] if columns is not None else None
-        if attribute is None and declared is not None:
-            attribute = declared.columns[2]
-        values = [value for _, _, value in data.edges(data=attribute)]
-        found.append(values + [values[at] for at in turned] if both else values)
-        names = (*names, str(attribute))
-    return Raw(_own(names, declared), tuple(found), len(found[0]))
 
 
 def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:

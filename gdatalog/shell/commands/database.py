@@ -15,6 +15,7 @@ from gdatalog.parser import format_node
 from gdatalog.parser.fact_statements import number_of
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.check.statements import Part, is_fact
+from gdatalog.present import WIDEST
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
 from gdatalog.shell.conversation import Conversation, Loaded
@@ -22,7 +23,9 @@ from gdatalog.shell.messages import aligned, say, size_of
 from gdatalog.shell.progress_line import memory_used
 from gdatalog.shell.registry import COMMANDS, command
 from gdatalog.shell.statements import known_size, schema_text
+from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
+from gdatalog.terminal_text import cut, visible
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
@@ -44,6 +47,26 @@ def _schema(repl: Conversation, words: list[str]) -> None:
     names = [repl.known(words[0])] if words else list(repl.db.workspace.standing()[0])
     lines = [f".decl {schema_text(relations.schema(name))}" for name in names]
     repl.output.text("\n".join(lines) or "no relations")
+
+
+@command(
+    "data", "describe", "RELATION", "its columns: distinct, least and greatest values",
+    ".describe edge",
+    more="Evaluates the relation. Texts are compared by code points.",
+)  # fmt: skip
+def _describe(repl: Conversation, words: list[str]) -> None:
+    with repl.line(repl.known(words[0])), repl.db.call():
+        result = repl.db.relations[words[0]]
+        distinct, ends = result._summary()
+    values = [
+        [cut(visible(text), WIDEST) for text in cell_texts(kind, column)] or ["", ""]
+        for kind, column in ends.typed
+    ]
+    counts = [f"{count:,}" for count in distinct]
+    rows = zip(result.columns, result.dtypes, counts, *zip(*values, strict=True), strict=True)
+    titles = [("column", "type", "distinct", "least", "greatest")] * bool(values)
+    lines = [aligned([*titles, *rows], right=(2,))] * bool(values)
+    repl.output.text("\n".join([*lines, amount(len(result), "rows")]))
 
 
 @command(
