@@ -30,8 +30,8 @@ ENGINE = LANGUAGE | {
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
     "options", "user_settings", "present", "result", "report", "loading", "session", "workspace",
-    "relations", "asking", "prepared", "starting", "turns", "data_calls", "database", "patterns",
-    "pattern_queries", "cluster",
+    "relations", "asking", "prepared", "saving", "starting", "turns", "data_calls", "database",
+    "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -81,10 +81,11 @@ MAY_IMPORT = {
     "loading": ENGINE,
     "session": STATE,
     "workspace": STATE | {"session"},
+    "saving": STATE,
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "data_calls": STATE | {"result", "workspace", "relations", "prepared"},
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
@@ -103,6 +104,7 @@ FOR_TYPES: dict[str, set[str]] = {
     "patterns": {"progress", "result"},
     "pattern_queries": {"progress", "result"},
     "report": {"result"},
+    "saving": {"session", "workspace"},
 }
 # Imports that point upwards, by module, each with its reason.
 UPWARDS = {
@@ -246,7 +248,7 @@ ORDER = {
         file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files
         kept row_store temporary_files writers parquet_folder graph count_tables spilled_tries
         loop_tables remote trie_builder value_counts quantiles device_statistics statistics
-        membership deferred_rows history coded parts relation key_columns
+        membership deferred_rows history coded parts relation key_columns saved_kinds saved_folder
     """,
 }
 LISTED = 4  # packages of so many have an order here
