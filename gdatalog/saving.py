@@ -43,7 +43,7 @@ def save(workspace: Workspace, path: str | os.PathLike[str]) -> None:
         for key, value in catalog.params.items()
     }
     rows = sum(relation.at_most for relation in catalog.stored.values())
-    with workspace.watch.work("saving", name, rows, "rows"), replaced(name) as writer:
+    with workspace.watch.work("writing", name, rows, "rows"), replaced(name) as writer:
         texts = [_text(key, kept) for key, kept in catalog.texts.items()]
         relations = writer.relations({**catalog.stored, **given}, workspace.symbols)
         writer.content |= {"programs": texts, "relations": relations}
@@ -52,7 +52,7 @@ def save(workspace: Workspace, path: str | os.PathLike[str]) -> None:
 def load(workspace: Workspace, path: str | os.PathLike[str]) -> None:
     """Takes what a folder has into a database that is empty."""
     name = os.fspath(path)
-    with workspace.watch.work("opening", name), workspace.loader.bounded():
+    with workspace.watch.work("loading", name), workspace.loader.bounded():
         while True:
             reader = FolderReader(name)
             try:
@@ -116,8 +116,7 @@ def _value(name: str, relation: Relation, symbols: SymbolTable, many: bool) -> A
     (kind,), (column,) = table.types, table.columns
     if many:
         return GivenList(name, kind, column, digest_of(kind, column))
-    values = GivenList(name, kind, column, b"").values()
-    units = {"timestamp": "ns", "date": "D"}
-    if kind in units:
-        return np.datetime64(values[0], units[kind])
-    return np.timedelta64(values[0], "ns") if kind == "duration" else values[0]
+    units = {"timestamp": "M8[ns]", "date": "M8[D]", "duration": "m8[ns]"}
+    if isinstance(column, np.ndarray):
+        return column.view(units[kind])[0] if kind in units else column[0].item()
+    return column.decode()[0]

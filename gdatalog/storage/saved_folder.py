@@ -245,8 +245,8 @@ class FolderReader:
         if said.get("sha256") != _digest({k: v for k, v in said.items() if k != "sha256"}):
             raise self._damaged(f"{_MANIFEST} is not as it was written")
         arrays, files = said.get("arrays"), said.get("files")
-        plain = isinstance(arrays, str) and isinstance(files, dict) and _ARRAYS.fullmatch(arrays)
-        if not plain or not all(map(_FILE.fullmatch, files)):
+        named = [arrays, *files] if isinstance(arrays, str) and isinstance(files, dict) else [""]
+        if not _ARRAYS.fullmatch(named[0]) or not all(map(_FILE.fullmatch, named[1:])):
             raise self._damaged(f"{_MANIFEST} names other files than a database has")
         return said
 
