@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
@@ -207,6 +208,29 @@ class DataCalls:
             before = workspace.standing()[1]
             workspace.drop([name], only or "all")
             return tuple(sorted(workspace.standing()[1].keys() - before.keys() - {name}))
+
+    def save(self, path: str | os.PathLike[str], *, on_progress: OnProgress | None = None) -> None:
+        """Write the database to a folder whose name ends with ".gdb"; `connect(path)` opens it.
+
+        The folder has the rows of relations with their dtypes, facts, rules, declarations and
+        values of parameters. Answers of rules are evaluated when they are asked for, and files of
+        `.input` are read again. A database that was saved there before is replaced at once, when
+        the new one is whole; anything else there is an error. `on_progress` is as in `query`.
+
+        >>> import gdatalog as gd, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "roads.gdb")
+        >>> with gd.connect() as db:
+        ...     _ = db.run("E(1, 2). E(2, 3). two(x, z) <- E(x, y), E(y, z).")
+        ...     db.save(path)
+        >>> with gd.connect(path) as db:
+        ...     db["two"].fetchall()
+        [(1, 3)]
+        """
+        with self.call(on_progress):
+            self.workspace.check_open()
+            from gdatalog.saving import save
+
+            save(self.workspace, path)
 
     def __delitem__(self, name: str) -> None:
         self.drop(name)

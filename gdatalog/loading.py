@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gdatalog.account import Accounts
@@ -40,6 +40,12 @@ class Loader:
     spread: str
     accounts: Accounts
 
+    def bounded(self) -> AbstractContextManager[object]:
+        """A context in which rows that are read fit the memory limit, or go to temporary files."""
+        limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+        limits.account.beside = self.accounts
+        return nullcontext() if self.spill is None else accounted(limits, CPU.name)
+
     def relation(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation:
@@ -72,10 +78,7 @@ class Loader:
 
         with self.watch.work("loading", name if path is None else f"{name} from {path}"):
             if path is not None and there is None:
-                # Rows that are read must fit the memory limit, or go to temporary files.
-                limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
-                limits.account.beside = self.accounts
-                with nullcontext() if self.spill is None else accounted(limits, CPU.name):
+                with self.bounded():
                     relation = self.watch.aside(made)
             else:
                 from gdatalog.storage.raw import at_hand

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 def connect(
+    path: str | os.PathLike[str] | None = None,
+    /,
     *,
     device: str = "auto",
     memory_limit: str | int | None = None,
@@ -28,7 +30,7 @@ def connect(
     temp_limit: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Database:
-    """A new, empty database.
+    """A new, empty database; or the one that `Database.save` wrote to the folder `path`.
 
     `device` says where queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
     ("cuda:0,1", "cuda:all"), or "auto": the CPU, and a usable GPU for large work, which opens it.
@@ -61,12 +63,22 @@ def connect(
     ...     db
     <gdatalog.Database on cpu and 2 workers: empty>
     """
-    return Database(
+    db = Database(
         Start(
             device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted,
             temp_limit, settings,
         )
     )  # fmt: skip
+    if path is not None:
+        try:
+            with db.call():
+                from gdatalog.saving import load
+
+                load(db.workspace, path)
+        except BaseException:
+            db.close()
+            raise
+    return db
 
 
 def query(

@@ -156,18 +156,22 @@ class Workspace(Session):
 
     # --------------------------------------------------------------------------------- data
 
+    @property
+    def loader(self) -> Loader:
+        """Converts data to relations of this database."""
+        return Loader(
+            self.symbols, self.files, self.watch, self.memory_limit, self.spill, self.device,
+            self.auto, self.settings.thresholds.gpu_bytes, self.cluster, self.settings.spread,
+            self.accounts,
+        )  # fmt: skip
+
     def relation_of(
         self, name: str, data: Any, options: LoadOptions = PLAIN, schema: Schema | None = None
     ) -> Relation:
         """Converts data to a relation, by its declaration if there is one."""
         check_relation_name(name)
         self.watch.poll()  # few rows are converted without a look at the time limit
-        loader = Loader(
-            self.symbols, self.files, self.watch, self.memory_limit, self.spill, self.device,
-            self.auto, self.settings.thresholds.gpu_bytes, self.cluster, self.settings.spread,
-            self.accounts,
-        )  # fmt: skip
-        return loader.relation(name, data, options, schema or self._declared(name))
+        return self.loader.relation(name, data, options, schema or self._declared(name))
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""

@@ -82,10 +82,11 @@ MAY_IMPORT = {
     "loading": ENGINE,
     "session": STATE,
     "workspace": STATE | {"session"},
+    "saving": STATE,
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "data_calls": STATE | {"result", "workspace", "relations", "prepared"},
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
@@ -104,6 +105,7 @@ FOR_TYPES: dict[str, set[str]] = {
     "patterns": {"progress", "result"},
     "pattern_queries": {"progress", "result"},
     "report": {"result"},
+    "saving": {"session", "workspace"},
 }
 # Imports that point upwards, by module, each with its reason.
 UPWARDS = {

@@ -266,7 +266,7 @@ def test_an_unknown_command(talk):
     )
     assert (code, out) == (1, "")
     assert "no command .relatoins\n  hint: did you mean .relations?" in err
-    assert "expected .save FILE.dl" in err
+    assert "expected .save FILE" in err
 
 
 def test_relations_schema_rules_stats(talk):

@@ -25,8 +25,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 class Prompt:
     """A prompt that is fed lines, over a database of its own."""
 
-    def __init__(self, params: dict[str, Any] | None = None, facts: str = ".") -> None:
-        self.db = gd.connect()
+    def __init__(
+        self,
+        params: dict[str, Any] | None = None,
+        facts: str = ".",
+        opened: str | None = None,
+    ) -> None:
+        self.db = gd.connect(opened)
         self.shown = io.StringIO()
         folders = Folders(facts)
         self.repl = Repl(self.db, Output(self.shown), folders, params, interactive=False)
@@ -62,6 +67,9 @@ def test_drawn_programs_come_back(profile: str, tmp_path: Path, monkeypatch: Any
         first.feed(*program.text.splitlines(), ".save out/session.dl")
         second.feed(".read out/session.dl")
         assert second.held() == first.held(), program
+        first.feed(f".save {seed}.gdb")
+        third = Prompt(opened=f"{seed}.gdb")
+        assert third.held() == first.held(), program
         came_back += bool(first.held())
     assert came_back == 4
 

@@ -23,6 +23,8 @@ HELP = """Run Datalog programs; without FILES and -c, start an interactive promp
   gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
   gdatalog a.dl b.dl -F facts -D out      several files as one program
   gdatalog - < rules.dl                   a program from stdin
+  gdatalog x.gdb                          a prompt over a saved database
+  gdatalog x.gdb a.dl                     a program over it
   gdatalog count --pattern house e.csv    the occurrences of a pattern
   gdatalog frequent --help                frequent patterns
 

@@ -8,6 +8,7 @@ everything else to stderr.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -101,6 +102,7 @@ def _options(args: Sequence[str]) -> CommandLine | None:
 def _interact(
     db: Database, params: Mapping[str, object], options: CommandLine, begun: BegunPrompt | None
 ) -> int:
+    from gdatalog.shell.conversation import holds
     from gdatalog.shell.repl import Repl
 
     interactive = sys.stdin.isatty()
@@ -110,6 +112,9 @@ def _interact(
     output.limit = options.limit
     repl = Repl(db, output, options.folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
+    saved = options.connection["database"]
+    if saved is not None and interactive:
+        say(f"{saved}: {holds(db)}; .save {shlex.quote(saved)} saves it again")
     if options.no_warnings:
         db.workspace.on_caution = lambda caution: None
     failed = repl.loop() if begun is None else repl.loop(*begun[:2])

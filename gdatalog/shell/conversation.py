@@ -11,6 +11,8 @@ from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError
+from gdatalog.parser.fact_statements import number_of
+from gdatalog.progress import amount
 from gdatalog.records import dataclass, field, replace
 from gdatalog.shell.messages import say
 from gdatalog.shell.output import Output
@@ -43,6 +45,14 @@ class Loaded:
     def same(self, relation: Relation) -> bool:
         """Whether neither the relation nor the file has changed since it was loaded."""
         return relation.version is self.version and _changed(self.path) == self.changed
+
+
+def holds(db: Database) -> str:
+    """What a database holds, in numbers."""
+    workspace = db.workspace
+    rows = sum(relation.at_most for relation in workspace.stored.values())
+    statements = number_of(workspace.statements())
+    return f"{amount(rows, 'rows')} of data, {amount(statements, 'statements')}"
 
 
 def _changed(path: str) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress_line import ProgressLine
+from gdatalog.storage.load_options import is_database
 from gdatalog.user_settings import parse_settings
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ PROFILE_FORMS = ("text", "mermaid", "html")
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The parsed options of a command line. `connection`: those of `connect`."""
+    """The parsed options of a command line. `connection`: those of `connect`, and the saved
+    `database` that it opens."""
 
     connection: Mapping[str, Any]
     files: tuple[str, ...]
@@ -78,7 +80,14 @@ class CommandLine:
         """From all options by name."""
         connection = {name: given[name] for name in CONNECTION}
         others = {name: value for name, value in given.items() if name not in connection}
-        return CommandLine(connection, **others)
+        saved = [name for name in given["files"] if is_database(name)]
+        if len(saved) > 1:
+            raise UsageError(
+                f"one database can be opened, not {len(saved)}: {' '.join(saved)}",
+                hint="name one of them; .export writes a relation to a file that the other loads",
+            )
+        others["files"] = tuple(name for name in given["files"] if not is_database(name))
+        return CommandLine({**connection, "database": next(iter(saved), None)}, **others)
 
     @property
     def profile_form(self) -> str | None:
@@ -98,13 +107,14 @@ def opened(given: Mapping[str, Any]) -> Database:
     with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
         limit = None if timeout is None else parse_seconds(timeout)
         settings = parse_settings(given.get("settings", ()))
-        own = {name: value for name, value in given.items() if name not in ("settings", "strategy")}
+        beside = ("settings", "strategy", "database")
+        own = {name: value for name, value in given.items() if name not in beside}
         own.update(threads=parse_threads(threads), timeout=limit)
         if given.get("strategy", "auto") != "auto":
             if "strategy" in settings:
                 raise UsageError("strategy is given twice", hint="--strategy and --set both set it")
             settings["strategy"] = given["strategy"]
-        return connect(**own, settings=settings)
+        return connect(given.get("database"), **own, settings=settings)
 
 
 def run_job(

@@ -20,7 +20,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.storage.column_arrays import is_borrowed
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.kinds import joined
-from gdatalog.storage.load_options import LoadOptions
+from gdatalog.storage.load_options import LoadOptions, Names, Types
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import joined_column
@@ -98,6 +98,19 @@ def relation_of_tables(
     return Relation.of_blocks(names, types, [columns], keys.rows).of_kinds(kinds), keys.rows
 
 
+def relation_of_keys(
+    names: Names, types: Types, blocks: Iterable[Sequence[Array]], length: int
+) -> Relation:
+    """The relation of `length` rows that arrive as blocks of keys; they may have duplicates."""
+    with current_watch().account.giving_back(LOADING, FILE_TEXTS):
+        keys = KeyColumns(len(types))
+        for block in blocks:
+            current_watch().poll()
+            keys.extend(block, len(block[0]))
+        found = [keys.finish()] if keys.rows else []
+        return Relation.of_blocks(names, types, found, length)
+
+
 def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
     """The relation of a table. It keeps only arrays that cannot be changed elsewhere; others are
     copied."""
@@ -150,9 +163,13 @@ class KeyColumns:
                 self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
             return keys
 
-        for parts, keys in zip(self._parts, _keys(table, keys_of), strict=True):
+        self.extend(_keys(table, keys_of), table.length)
+
+    def extend(self, block: Sequence[Array], length: int) -> None:
+        """Adds rows of keys."""
+        for parts, keys in zip(self._parts, block, strict=True):
             parts.append(keys)
-        self.rows += table.length
+        self.rows += length
         if not self._files:
             spill = self._account.spill_for(2 * (self._nbytes() - self._held))
             if spill is None:

@@ -15,6 +15,12 @@ Nulls = Literal["error", "drop"]
 Names = tuple[str, ...]
 Types = tuple[TypeName, ...]
 FilePath = str | os.PathLike[str]
+DATABASE = ".gdb"  # the ending of the folders of saved databases
+
+
+def is_database(path: str) -> bool:
+    """Whether a path names a saved database."""
+    return path.rstrip("/").endswith(DATABASE)
 
 
 class Declared(Protocol):

@@ -39,6 +39,18 @@ def beside(folder: str, make: Callable[[str], None]) -> Iterator[str]:
             os.close(held)
 
 
+@contextmanager
+def locked(path: str) -> Iterator[bool]:
+    """A context that holds the lock on a file or folder; whether no other process, or thread of
+    this one, has it."""
+    held, taken = _lock(path)
+    try:
+        yield not taken
+    finally:
+        if held is not None:
+            os.close(held)
+
+
 def _lock(path: str) -> tuple[int | None, bool]:
     """Locks a file or folder until the returned descriptor is closed; None if that is not possible.
     Also returns whether another process holds the lock."""

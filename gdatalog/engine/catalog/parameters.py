@@ -63,7 +63,7 @@ class GivenList:
         kind, column = column_from(many, None, _ListPlace("the parameter", name))
         if isinstance(column, np.ndarray):
             column = column.copy()
-        return GivenList(name, kind, column, _digest(kind, column))
+        return GivenList(name, kind, column, digest_of(kind, column))
 
     @property
     def type(self) -> ListOf:
@@ -101,7 +101,7 @@ def holds_many(value: object) -> bool:
     return isinstance(value, Collection) or any(hasattr(value, kind) for kind in _ARRAYS)
 
 
-def _digest(kind: TypeName, column: Column) -> bytes:
+def digest_of(kind: TypeName, column: Column) -> bytes:
     from hashlib import blake2b
 
     found = blake2b(kind.encode(), digest_size=16)

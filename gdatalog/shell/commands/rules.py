@@ -1,8 +1,8 @@
 """Commands on the rules, and on the whole program: `.undo`, `.save` and `.read`.
 
-`.save` writes a program that restores the database. Relations that came from no file, or whose file
-has changed since, are written beside the program as Parquet, which keeps every value; the program
-reads them from there.
+`.save` writes a database (`x.gdb`), or a program that restores it. Beside a program, relations that
+came from no file, or whose file has changed since, are written as Parquet, which keeps every value;
+the program reads them from there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.progress import amount
 from gdatalog.records import replace
 from gdatalog.result import Result
-from gdatalog.shell.conversation import Conversation, Loaded
+from gdatalog.shell.conversation import Conversation, Loaded, holds
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.parameters import parameter_text
 from gdatalog.shell.registry import command
 from gdatalog.shell.statements import NOT_EVALUATED, take_file
 from gdatalog.storage.facts_files import find_facts
+from gdatalog.storage.load_options import is_database
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.writers import write_text
 from gdatalog.terminal_text import visible
@@ -220,14 +221,21 @@ def _undo(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "rules", "save", "FILE.dl", "write a program that restores this session",
-    ".save session.dl",
-    more="Data that came from no file is written beside it, as Parquet. Answers are not saved.",
+    "rules", "save", "FILE", "write a program, or a database, that restores this session",
+    ".save session.dl", ".save session.gdb",
+    more="Of a program, data that came from no file is written beside it, as Parquet. A database "
+    "is a folder with all data in it, which `gdatalog session.gdb` opens. Answers are not saved.",
     trusted=True,
 )  # fmt: skip
 def _save(repl: Conversation, words: list[str]) -> None:
     (path,) = words
     workspace = repl.db.workspace
+    if is_database(path):
+        writable(path, workspace.files)
+        with repl.line(path):
+            repl.db.save(path)
+        say(f"{path}: {holds(repl.db)}; gdatalog {shlex.quote(path)} opens it")
+        return
     execution = workspace.execution(Program(()))
     text, count, data, parameters = saved(execution, repl.loaded, path)
     for file in (path, *data):
