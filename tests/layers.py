@@ -241,16 +241,16 @@ ORDER = {
         toolkit prompt
     """,
     "storage": """
-        __init__ imported_later kinds places load_options table text_functions device_columns
-        column_arrays columns export spill pipes symbols threads row_groups as_text cells
-        plain_text delimited raw rows grouped_rows file_sets row_order key_space data_files
-        column_matching headers dictionary keys sorting ordered row_ids missing networks frames
-        row_ops on_device text_files selection duplicates spilled_groups line_blocks parquet_groups
-        file_bytes large_files readers trie trie_slices row_tests degrees laid_tries facts_files
-        kept row_store temporary_files writers parquet_folder graph count_tables spilled_tries
-        loop_tables remote trie_builder value_counts quantiles device_statistics statistics
-        membership deferred_rows history coded parts relation summary
-        key_columns
+        __init__ imported_later kinds saved_kinds places load_options table text_functions
+        device_columns column_arrays columns export spill pipes symbols threads row_groups
+        as_text cells plain_text delimited raw rows grouped_rows file_sets row_order
+        key_space data_files column_matching headers dictionary keys sorting ordered row_ids
+        missing networks frames row_ops on_device text_files selection duplicates
+        spilled_groups line_blocks parquet_groups file_bytes large_files readers trie
+        trie_slices row_tests degrees laid_tries facts_files kept row_store temporary_files
+        writers parquet_folder graph count_tables spilled_tries loop_tables remote
+        trie_builder value_counts quantiles device_statistics statistics membership
+        deferred_rows history coded parts relation summary key_columns saved_folder
     """,
 }
 LISTED = 4  # packages of so many have an order here
