@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import os
 import signal
@@ -367,3 +368,17 @@ def test_the_command_line_opens_databases(saved: str, tmp_path: Path, capsys: An
     assert "one database can be opened, not 2" in capsys.readouterr().err
     assert run([str(tmp_path / "none.gdb"), "-c", "p(x)"]) == 1
     assert "there is no such database" in capsys.readouterr().err
+
+
+def test_the_prompt_says_what_it_opened(saved: str, monkeypatch: Any, capsys: Any) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(".relations\n"))
+    monkeypatch.setattr("builtins.input", lambda prompt: sys.stdin.readline())
+    monkeypatch.setattr("gdatalog.shell.repl.can_edit", lambda: False)
+    assert run([saved, "--device=cpu"]) == 0
+    found = capsys.readouterr()
+    assert f"{saved}: 2 rows of data, 1 statement; .save {saved} saves it again" in found.err
+    assert found.out.startswith("E(")

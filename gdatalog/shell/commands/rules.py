@@ -221,7 +221,7 @@ def _undo(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "rules", "save", "FILE", "write a program, or a database, that restores this session",
+    "rules", "save", "FILE", "write a program or database of this session",
     ".save session.dl", ".save session.gdb",
     more="Of a program, data that came from no file is written beside it, as Parquet. A database "
     "is a folder with all data in it, which `gdatalog session.gdb` opens. Answers are not saved.",
