@@ -30,7 +30,8 @@ ENGINE = LANGUAGE | {
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
     "options", "user_settings", "present", "conversions", "result", "report", "loading", "session",
-    "workspace", "relations", "asking", "prepared", "starting", "turns", "data_calls", "database",
+    "workspace", "relations", "asking", "prepared", "saving", "starting", "turns", "data_calls",
+    "database",
     "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
