@@ -190,6 +190,7 @@ class Thresholds:
     algebra_loops: float = 1e8  # values tried by a count by key that may loop over other variables
     tally_share: int = 4  # tables of counts take at most the free memory divided by this
     tally_tiles: int = 256  # tiles of a GPU that must have room for tables
+    team_unit: float = 1 << 14  # rows of a unit that all tiles of a GPU's block take together
     algebra_walks: int = 5  # variables, from which on samples estimate a count's rows
     algebra_rows: int = 1_000  # ... if a relation has this many rows
     degrees_from: float = 50_000.0  # rows read, from which on lists that are too short are skipped

@@ -78,7 +78,7 @@ def onto(db: gd.Database, number: int) -> None:
     """Puts a database on a device."""
     db.workspace.device = device_of(number)
     after, grain = LIMITS[number % len(LIMITS)], (0, 1, 7)[number // 2 % 3]
-    db.workspace.tune(tile_shares_after=after, tile_grain=grain)
+    db.workspace.tune(tile_shares_after=after, tile_grain=grain, team_unit=0)
 
 
 def run(text: str, data: Data, number: int, algebra: str = "quotients") -> Relations:
@@ -129,9 +129,31 @@ def test_the_tiles_of_a_block_have_one_table(room: int, monkeypatch: pytest.Monk
         driver.room = room
         db.workspace.device = Gpu(driver)
         db.workspace.force(tile=32)
+        db.workspace.tune(team_unit=0)
         found.append(db.query(SQUARES).fetchall())
     assert found[0] == found[1]
     assert bool(sizes) == (room > 0)
+
+
+@pytest.mark.parametrize(("vertices", "together"), [(130, False), (150, True)])
+def test_tiles_take_small_units_alone(
+    vertices: int, together: bool, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit is usually of about 840 rows, or of 970."""
+    sizes: list[int] = []
+    monkeypatch.setattr(HostKernel, "enlarge", lambda kernel, size: sizes.append(size))
+    found = []
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed(vertices)
+        db.workspace.force(algebra="quotients", strategy="lftj")
+        found.append(db.query(SQUARES).fetchall())
+        db.workspace.device = Gpu(HostDriver(seed=5))
+        db.workspace.force(tile=32)
+        db.workspace.tune(team_unit=900)
+        found.append(db.query(SQUARES).fetchall())
+    assert found[0] == found[1]
+    assert bool(sizes) is together
+    assert any(loops_of(plan).table for plan in printed)
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ class Launch:
         self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
-        self.team, self.threads, blocks = self._team(tries)
+        self.team, self.threads, blocks = self._team(tries, run.rows)
         self.scratch = self._scratch(tries, blocks)
         self.tiles = self.scratch.tiles
         if self.team:  # whole blocks; without memory for one of them, its tiles are no team
@@ -194,18 +194,30 @@ class Launch:
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
-    def _team(self, tries: Sequence[Trie]) -> tuple[int, int, int]:
+    def _team(self, tries: Sequence[Trie], rows: float) -> tuple[int, int, int]:
         """The bytes of a table of counts in the shared memory of a block, the whole table if it
-        fits; the threads of a block, and the number of blocks."""
+        fits, or 0 if units are too small for teams; the threads of a block, and the number of
+        blocks."""
         loops, kernel = self.loops, self.kernel
         for table in (each for each in loops.scratch if each.name == loops.table):
             size = scratch_length(table, tries) * np.dtype(DTYPES[table.type]).itemsize
             room, threads, processors = kernel.room
             size = min(-(-size // 16) * 16, (room // TEAMS - TAKEN) // 16 * 16)
-            if size > 0 and loops.printed.parallel:
+            large = self._rows_of_unit(tries, rows) >= self.thresholds.team_unit
+            if size > 0 and loops.printed.parallel and large:
                 kernel.enlarge(size)
                 return size, max(32, threads // TEAMS // 32 * 32), TEAMS * processors
         return 0, THREADS, self.thresholds.grid_blocks or kernel.resident(THREADS)
+
+    def _rows_of_unit(self, tries: Sequence[Trie], rows: float) -> float:
+        """The work that a row shares its unit with, on average; `rows`: all that is expected. It is
+        divided among units by the lists that fill their tables. Means over all units would not
+        tell those graphs apart whose longest lists alone keep a tile busy."""
+        for a in self.loops.printed.arguments:
+            if a.name == self.loops.filling and a.kind == "values":
+                level = tries[a.levels[0].trie].levels[a.levels[0].depth]
+                return rows * level.usual / max(1, len(level))
+        return rows
 
     def _scratch(self, tries: Sequence[Trie], blocks: int) -> Scratch:
         """The scratch of as many tiles as are resident at once and have memory."""

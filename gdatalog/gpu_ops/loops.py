@@ -80,7 +80,8 @@ class LoopKernel:
     """The kernel of a plan. `source`: without comments, so that plans share it. `arrays`: its array
     arguments, in order, after those that all kernels have. `sized`: the arrays that are followed by
     their length. `given`: the columns of given rows, of which `sizes` says the part to read.
-    `table`: the table of counts that may lie in a block's shared memory."""
+    `table`: the table of counts that may lie in a block's shared memory; `filling`: the values
+    whose lists fill it."""
 
     printed: PrintedPlan
     source: str
@@ -92,6 +93,7 @@ class LoopKernel:
     buffers: tuple[str, ...]  # scratch of which tiles may borrow longer parts
     given: tuple[str, ...]
     table: str | None = None
+    filling: str = ""
 
 
 def element(kind: str) -> str:
@@ -198,6 +200,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         buffers,
         given,
         None if team is None else team.table,
+        "" if team is None else team.filling,
     )
 
 

@@ -22,7 +22,8 @@ _OUTSIDE = PURE | {"clear_tally", "few_keys", "first_turn", "last_turn"}
 class Team:
     """`table` and `values`: the arrays of counts and of keys, `length`: the number of keys.
     `listed`: whether the keys are read.
-    `fills` and `reads`: the loops whose turns are divided."""
+    `fills` and `reads`: the loops whose turns are divided. `filling`: the values that the first one
+    goes through."""
 
     table: str
     values: str
@@ -30,6 +31,7 @@ class Team:
     listed: bool
     fills: ast.For
     reads: ast.For
+    filling: str
 
     def strips(self, loop: ast.For) -> str | None:
         """The counter of a loop's turns, if tiles divide them."""
@@ -63,8 +65,15 @@ def team_of(function: ast.FunctionDef) -> Team | None:
             others = [n for n in read if n in (values, length)]
             # The length is also set at first, by the two calls, and compared with 0.
             listed = values in others or len(others) > 3
-            return Team(table, values, length, listed, fills, reads)
+            return Team(table, values, length, listed, fills, reads, _values_of(fills))
     return None
+
+
+def _values_of(loop: ast.For) -> str:
+    """The array of a loop's own values."""
+    turn = ast.unparse(loop.target)
+    reads = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and called(n) == "at")
+    return next((ast.unparse(n.args[0]) for n in reads if ast.unparse(n.args[1]) == turn), "")
 
 
 def _steps(body: Sequence[ast.stmt]) -> Iterator[ast.stmt | None]:

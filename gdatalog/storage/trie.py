@@ -84,6 +84,12 @@ class TrieLevel:
         lengths = self.xp.diff(self.offsets)
         return int(lengths.max()) if len(lengths) else 0
 
+    @cached_property
+    def usual(self) -> float:
+        """The mean length of the list of a value: long lists have more values."""
+        lengths = self.xp.diff(self.offsets).astype(self.xp.float64)
+        return float((lengths * lengths).sum() / lengths.sum()) if len(self.values) else 0.0
+
     @property
     def span(self) -> tuple[int, int]:
         """The least and the greatest value; (0, -1) if there are none."""
