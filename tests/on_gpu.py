@@ -67,6 +67,7 @@ HOST_ONLY = {
     "test_small_work_waits_for_no_kernel",
     "test_the_rounds_of_a_fixpoint_move_nothing",
     "test_the_tiles_of_a_block_have_one_table",
+    "test_tiles_take_small_units_alone",
     "test_what_other_queries_have_left_makes_room_for_an_index",
     "test_what_the_drivers_library_is_called_with",
     "test_who_stops_a_query_does_not_wait_for_its_copies",
