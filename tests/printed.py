@@ -18,7 +18,7 @@ from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
-from gdatalog.values import INT_MAX, INT_MIN, Value
+from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, Value
 
 DAY = 86_400_000_000_000
 HUGE = 1.7976931348623157e308
@@ -42,11 +42,15 @@ VALUES: dict[str, Sequence[Any]] = {
         951_782_400 * 10**9, 951_868_800 * 10**9, -2_203_891_200 * 10**9, 4_107_542_400 * 10**9,
         -DAY - 1, INT_MIN, INT_MIN + 1, INT_MAX,
     ),
+    "date": (0, 1, -1, 31, 58, 59, 365, 789, 11_016, -25_508, FIRST_DAY, FIRST_DAY + 1, LAST_DAY),
+    "duration": (0, 1, -1, DAY, -DAY, 10**9, 10**9 - 1, -(10**9) - 1, INT_MIN, INT_MAX),
 }  # fmt: skip
 PATTERNS = ("a.*", "[[:digit:]]+", "", "[", "(", ".", "é|日.")
-VARIABLES = {f"{kind[0]}{at}": kind for kind in TYPES for at in (1, 2)}
+LETTERS = {kind: "u" if kind == "duration" else kind[0] for kind in TYPES}
+VARIABLES = {f"{LETTERS[kind]}{at}": kind for kind in TYPES for at in (1, 2)}
 PARAMS: dict[str, Value] = {
-    "int": 3, "float": 0.25, "symbol": "ab", "bool": True, "timestamp": 59 * DAY
+    "int": 3, "float": 0.25, "symbol": "ab", "bool": True, "timestamp": 59 * DAY, "date": 59,
+    "duration": DAY,
 }  # fmt: skip
 
 _COMPARISON = Signature((("a", frozenset(TYPES)),) * 2, "bool")

@@ -212,7 +212,7 @@ ORDERS = [
         ("store_release", "store_relaxed"),
         ("add_acquire_release", "atomic_add"),
     )
-    for found in re.finditer(rf"\b{order}(?=\()", FIBERS)
+    for found in re.finditer(rf"(?<!DEVICE i64 )(?<!DEVICE void )\b{order}(?=\()", FIBERS)
     if found.start() > FIBERS.index("#endif")
 ]
 

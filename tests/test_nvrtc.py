@@ -61,7 +61,9 @@ def _compiled(
 def test_every_kernel_compiles() -> None:
     _compiled(generated())
     _compiled(islice(recursion((32,)), 3), ["sm_90"])
-    _keep_to_registers(_compiled((*files_of_kernels(), *fused())))
+    _keep_to_registers(_compiled(files_of_kernels()))
+    # Levels that six blocks share a multiprocessor for are faster, measured, though some spill.
+    _keep_to_registers(_compiled(fused()), 320)
 
 
 def test_kernels_with_tables_of_counts_compile() -> None:
@@ -97,11 +99,11 @@ def test_every_kernel_of_the_test_plans_compiles() -> None:
     assert len(_compiled(of_test_plans())) >= 30
 
 
-def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]]) -> None:
-    """What is written by hand spills nothing."""
+def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]], spilled: int = 0) -> None:
+    """What is written by hand spills nothing, or no more than so many bytes."""
     for told, done in compiled:
         for name, took in done.kernels.items():
-            assert took.spilled == 0, (told, name, done.architecture, took)
+            assert took.spilled <= spilled, (told, name, done.architecture, took)
 
 
 def test_there_is_something_to_compile() -> None:

@@ -18,6 +18,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import FIRST_DAY, LAST_DAY
 from tests.printed import (
     INEXACT,
+    LETTERS,
     PATTERNS,
     TYPINGS,
     VALUES,
@@ -215,7 +216,7 @@ def test_equal_shapes_have_equal_texts(kind: str) -> None:
     for value in VALUES[kind]:
         constant = Constant(value, kind)  # type: ignore[arg-type]
         parameter = Parameter("p", kind)  # type: ignore[arg-type]
-        slot = Slot(f"{kind[0]}1", kind)  # type: ignore[arg-type]
+        slot = Slot(f"{LETTERS[kind]}1", kind)  # type: ignore[arg-type]
         for other in (constant, parameter):
             best = Apply("max", (slot, other), kind)  # type: ignore[arg-type]
             texts.add(Module([best, Apply("<", (slot, other), "bool")]).text)
