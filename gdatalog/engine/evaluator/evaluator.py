@@ -98,13 +98,7 @@ class Evaluator:
             with closing(self._due(wanted)) as due:
                 for stratum in due:
                     ready = self._ready.pop(stratum.relations, None)
-                    if ready is not None:
-                        plan, inputs = ready
-                    elif self.kept_plans is not None:
-                        plan, inputs = self.planned(stratum)
-                    else:
-                        inputs = self.inputs(stratum)
-                        plan = plan_stratum(stratum, inputs)
+                    plan, inputs = self.planned(stratum) if ready is None else ready
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
                     if inputs.unfit and self.kept_plans is not None:
@@ -434,8 +428,8 @@ class Evaluator:
         """The plan of a stratum, and the inputs that it was made for. `ahead`: whether its rows may
         turn out to be counted only, if it is recursive."""
         inputs, kept = self.inputs(stratum), self.kept_plans
-        if ahead and stratum.recursive:
-            kept = None
+        if kept is None or (ahead and stratum.recursive):
+            return plan_stratum(stratum, inputs), inputs
         reads, make = self.program.reads(stratum), partial(plan_stratum, stratum, inputs)
         return planned(kept, stratum, reads, inputs, make), inputs
 
