@@ -145,6 +145,7 @@ def test_answers_do_not_change(pairs: Pairs, arcs: Pairs, body: str, strategy: S
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_on_a_device() -> None:
     with database(wheel(6, 6), least=float("inf")) as plain, database(wheel(6, 6)) as db:

@@ -159,6 +159,7 @@ def test_the_support_of_parts_is_no_less() -> None:
         assert db.frequent(3, 8, measure="instances")["support"].tolist() == [21, 35]
 
 
+@pytest.mark.slow
 def test_little_memory_is_enough() -> None:
     """Embeddings are not kept: only tuples of labels are, with a count."""
     rows, labels = drawn_graph(400, 6000, 3)

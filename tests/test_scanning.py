@@ -198,6 +198,7 @@ def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) ->
     assert len(db.query(text, {"j": 3})) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "index"),
     [("g(j, count()) <- f(_, j, _, _).", True), ("g(k) <- f(k, _, _, _).", False)],

@@ -68,6 +68,7 @@ def test_any_degree_splits(divisor: float, monkeypatch: pytest.MonkeyPatch) -> N
     assert counted(edges, rows, "split") == counted(edges, rows, "never")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["two wedges of an edge", "house", "square"])
 def test_light_halves_split_again(
     shape: str, terms: list[Term], monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ WEDGES = (
 )
 
 
+@pytest.mark.slow
 def test_split_where_that_pays(plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch) -> None:
     """Edges between hubs have many common neighbours, which have few neighbours themselves."""
     tune(monkeypatch, algebra_split=1e6)
