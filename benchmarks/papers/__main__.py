@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import gdatalog as gd
@@ -32,6 +33,7 @@ from benchmarks.papers.report import (
     merged,
     page,
     read,
+    stopped_after,
     write,
 )
 from gdatalog.gpu_ops.device import Gpu
@@ -106,6 +108,12 @@ def main(
         for row in run.rows
         if run.kind == "cpu" != kind and row.checked and not row.trouble
     }
+    bench.supports = {
+        row.work: row.more["supports"]
+        for run in earlier
+        for row in run.rows
+        if "supports" in row.more and not row.trouble
+    }
     command = "python -m benchmarks.papers"
     command += " --go-on" if options.go_on else ""
     command += " --full" if options.full else ""
@@ -113,7 +121,7 @@ def main(
     for name in ("cap", "minutes"):
         if (told := getattr(options, name)) != parser.get_default(name):
             command += f" --{name} {told:g}"
-    runs = []
+    runs, began = [], perf_counter()
     for name in options.papers or PAPERS:
         bench.begin(options.minutes)
         bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
@@ -122,7 +130,8 @@ def main(
         for row in run(bench):
             rows.append(row)
             shown = row.trouble or f"{row.answer or row.more} (cold {row.cold or 0:.3g} s)"
-            print(f"{row.table}: {row.work}: {shown}", file=sys.stderr)
+            took = f"{perf_counter() - began:.1f} s"
+            print(f"{took}: {row.table}: {row.work}: {shown}", file=sys.stderr)
             if options.lines and bench.done.get(row.key) is not row and row.trouble != NO_TIME:
                 told = Run(name, kind, f"{command} {name}", options.cap, facts, [row])
                 print(line(told), flush=True)
@@ -139,8 +148,7 @@ def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tup
     """The rows that a paper has already, by what they are of; what was stopped is tried again if it
     may take longer now."""
     rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]
-    stopped = f"stopped after {cap:g} s"
-    return {row.key: row for row in rows if row.trouble in ("", stopped)}
+    return {row.key: row for row in rows if not row.trouble or stopped_after(row) >= cap}
 
 
 if __name__ == "__main__":

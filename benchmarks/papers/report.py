@@ -56,6 +56,21 @@ class Row:
         return self.table, self.work
 
 
+def stopped(seconds: float) -> str:
+    """The trouble of a row that took too long."""
+    return f"stopped after {seconds:g} s"
+
+
+def stopped_after(row: Row) -> float:
+    """The seconds after which a row was stopped; 0 if it was not.
+
+    >>> stopped_after(Row("", "", trouble=stopped(2.5))), stopped_after(Row("", ""))
+    (2.5, 0.0)
+    """
+    words = row.trouble.split()
+    return float(words[2]) if words[:2] == ["stopped", "after"] else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a command measured of one paper. `kind`: of the device, "cpu" or "cuda"."""
