@@ -106,7 +106,7 @@ def main(
         (row.table, row.work): row.answer
         for run in earlier
         for row in run.rows
-        if run.kind == "cpu" != kind and row.checked and not row.trouble
+        if run.kind == "cpu" != kind and row.answer is not None and not row.trouble
     }
     bench.supports = {
         row.work: row.more["supports"]
@@ -129,10 +129,12 @@ def main(
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
             rows.append(row)
+            if bench.done.get(row.key) is row:
+                continue
             shown = row.trouble or f"{row.answer or row.more} (cold {row.cold or 0:.3g} s)"
             took = f"{perf_counter() - began:.1f} s"
             print(f"{took}: {row.table}: {row.work}: {shown}", file=sys.stderr)
-            if options.lines and bench.done.get(row.key) is not row and row.trouble != NO_TIME:
+            if options.lines and row.trouble != NO_TIME:
                 told = Run(name, kind, f"{command} {name}", options.cap, facts, [row])
                 print(line(told), flush=True)
         runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
