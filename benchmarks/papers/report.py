@@ -143,7 +143,7 @@ def page(runs: Sequence[Run]) -> str:
         on = run.machine.get("GPU") if run.kind != "cpu" else None
         where = f"{on}, {named(run.machine)}" if on else named(run.machine)
         lines.append(f"\n## {PAPERS[run.paper]}, on {run.kind}\n")
-        lines.append(f"`{run.command}`, on {where}. Runs were stopped after {run.cap:g} s.\n")
+        lines.append(f"`{run.command}`, on {where}.\n")
         lines += [rough(run.machine)] if rough(run.machine) else []
         lines.append(", ".join(f"{key}: {value}" for key, value in run.machine.items()) + ".")
         lines += tables(run.rows)
