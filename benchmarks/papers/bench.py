@@ -174,8 +174,7 @@ class Bench:
         """The count by another way, and which: by trying all, as it is known, by enumeration."""
         if self.small:
             return brute(pattern, of, labels), "brute force"
-        known = KNOWN.get((of.name, NAMES.get(pattern.name, pattern.name)))
-        if known is not None and not pattern.labels:
+        if (known := known_count(pattern, of)) is not None:
             return known, "known"
         if (row.table, row.work) in self.known:
             return self.known[row.table, row.work], "the CPU"
@@ -198,6 +197,13 @@ class Bench:
 def driver_of(db: gd.Database) -> Any:
     """What drives the database's GPU; None on the CPU, and of several GPUs."""
     return getattr(db.workspace.device, "driver", None)
+
+
+def known_count(pattern: Pattern, of: Graph) -> int | None:
+    """How often a pattern occurs in a graph, where others have counted it."""
+    if pattern.labels:
+        return None
+    return KNOWN.get((of.name, NAMES.get(pattern.name, pattern.name)))
 
 
 def _made(name: str, vertices: int, edges: int) -> Graph:

@@ -102,7 +102,7 @@ def _short(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
 def _short_of_patterns(bench: Bench) -> Iterator[Row]:
     """The same of frequent patterns."""
     table = _short_table(bench)
-    name, edges, support = MINED[-1]
+    name, edges, support = MINED[0 if bench.small else 2]
     with accounts() as held:
         row = mined(bench, table, name, edges, support, "in memory")
     if held and not row.trouble:

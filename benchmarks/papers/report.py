@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -111,7 +111,23 @@ def added(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
         rows = {row.key: row for row in runs[run.key].rows} if run.key in runs else {}
         rows |= {row.key: row for row in run.rows}
         runs[run.key] = replace(run, rows=list(rows.values()))
-    return merged((), list(runs.values()))
+    return merged((), [_compared(run, runs) for run in runs.values()])
+
+
+def _compared(run: Run, runs: Mapping[tuple[int, str], Run]) -> Run:
+    """A GPU's rows that nothing has checked are compared with those of the CPU, if it has them."""
+    key = run.key[0], "cpu"
+    if run.kind == "cpu" or key not in runs:
+        return run
+    known = {row.key: row.answer for row in runs[key].rows if not row.trouble}
+    rows = []
+    for row in run.rows:
+        told = None if row.trouble or row.checked else known.get(row.key)
+        if told is not None:
+            wrong = "" if told == row.answer else f"WRONG: {told} by the CPU"
+            row = replace(row, checked="the CPU", trouble=wrong)
+        rows.append(row)
+    return replace(run, rows=rows)
 
 
 def line(run: Run) -> str:
