@@ -81,6 +81,7 @@ def main(
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="for each paper (default: 5)")
     parser.add_argument("--out", type=Path, help="the folder of the report")
+    parser.add_argument("--table", default="", metavar="TEXT", help="only tables named so")
     parser.add_argument("--go-on", action="store_true", help="measure what the last run has not")
     parser.add_argument("--lines", action="store_true", help="print each row as a line of JSON")
     parser.add_argument("--merge", type=Path, metavar="FILE", help="only add such lines of a file")
@@ -121,13 +122,14 @@ def main(
     command = "python -m benchmarks.papers"
     command += " --go-on" if options.go_on else ""
     command += " --full" if options.full else ""
+    command += f" --table '{options.table}'" if options.table else ""
     command += f" --device {options.device}" if options.device != "cpu" else ""
     for name, default in (("cap", usual), ("minutes", parser.get_default("minutes"))):
         if (told := getattr(options, name)) != default:
             command += f" --{name} {told:g}"
     runs, began = [], perf_counter()
     for name in options.papers or PAPERS:
-        bench.begin(options.minutes)
+        bench.begin(options.minutes, options.table)
         bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
         rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
