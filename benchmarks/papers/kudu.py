@@ -187,7 +187,7 @@ def _cost(bench: Bench, graph: Graph) -> Iterator[Row]:
             alone.answer = int(found)
         yield alone
         assert alone.warm is not None
-        for threads in range(1, cores() + 1):
+        for threads in (1 << at for at in range(cores().bit_length())):
             with bench.database(graph, threads=threads) as db:
                 row = Row(table, f"{work}, {threads} of ours")
                 row = bench.timed(row, db, lambda db, one=pattern: db.count(one))
