@@ -101,8 +101,8 @@ def ask(
     name = execution.asked()
     part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
     relation = execution.relation(name, *part.needs(max_rows))
-    relation = relation.of_kinds(execution.checked.schemas[name].kinds)
-    result = part.of_result(Result(relation, session.symbols))
+    kinds = execution.checked.schemas[name].kinds
+    result = part.of_result(Result.of(relation, kinds, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -175,5 +175,5 @@ def _answer(
     if relation is None:
         return None
     cautions, compiled = context.scope.cautions.values(), bound.compiled
-    relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
-    return part.of_result(Result(relation, session.symbols)), cautions
+    kinds = compiled.checked.schemas[compiled.asked].kinds
+    return part.of_result(Result.of(relation, kinds, session.symbols)), cautions

@@ -40,7 +40,7 @@ def answer(
     part = AnswerPart.of(cut, execution.params, limit)
     relation = execution.relation(name, *part.needs(max_rows))
     kinds = execution.checked.schemas[name].kinds
-    return part.of_result(Result(relation.of_kinds(kinds), execution.context.scope.symbols))
+    return part.of_result(Result.of(relation, kinds, execution.context.scope.symbols))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class RelationEntry:
         """The columns and their types, as `.decl` writes them."""
         if self.schema is None:
             return ""
-        pairs = zip(self.schema.columns, self.schema.types, strict=True)
+        schema = self.schema.as_shown()
+        pairs = zip(schema.columns, schema.types, strict=True)
         return ", ".join(map(": ".join, pairs))
 
     def __str__(self) -> str:

@@ -222,6 +222,7 @@ def begin(
     inputs = Inputs(
         catalog.stored, compiled.sources, checked.schemas, symbols, files, resources.cache, remote,
         resources.warn, {name: partial(made, values) for name, values in checked.lists.items()},
+        duplicates=context.settings.duplicates,
     )  # fmt: skip
     for name, values in checked.lists.items():
         if values.type == "symbol":  # before anything reads the ranks of strings
@@ -252,8 +253,9 @@ def compile_text(
 
     def read(source: Source, name: str) -> Relation:
         alone = Inputs(
-            {}, {}, {}, symbols, resources.files, resources.cache, remote, resources.warn
-        )
+            {}, {}, {}, symbols, resources.files, resources.cache, remote, resources.warn,
+            duplicates=context.settings.duplicates,
+        )  # fmt: skip
         with accounted(context.limits, context.device.name):
             return alone.file(source, name)
 

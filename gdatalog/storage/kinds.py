@@ -20,6 +20,7 @@ from gdatalog.values import TypeName
 
 NAIVE = ""  # the zone of times without a zone
 UTC = "UTC"
+ROW_ID = "row_id"  # the name of a hidden column of row numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ _FIXED: dict[TypeName, str] = {
 }
 _UNITS = ("s", "ms", "us", "ns")  # others only NumPy has
 Kinds = tuple[Kind | None, ...]  # of all columns; empty: None for each
+ROW_NUMBERS = Kind("row numbers")  # of a last column that is hidden unless a program names it
+
+
+def shown_columns(kinds: Kinds, width: int) -> int:
+    """How many of a relation's columns are shown: all but a hidden last one."""
+    return width - (ROW_NUMBERS in kinds[-1:])
 
 
 def kind_of(column: Any, found: TypeName) -> Kind | None:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Duplicates
 from gdatalog.storage.places import shown
 from gdatalog.values import TypeName, plain
 
@@ -71,15 +72,23 @@ class Findings:
                 )
             )
         if self.duplicates:
-            are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
-            found.append(
-                Caution(
-                    f"{name}: {self.duplicates:,} of {row_count(self.rows)} {are}, and a "
-                    f"relation is a set: {row_count(self.rows - self.duplicates)} loaded",
-                    hint='row_id="id" keeps all rows and adds a column with their numbers',
-                )
-            )
+            loaded = f": {row_count(self.rows - self.duplicates)} loaded"
+            found.append(Caution(self._duplicates_of(name) + loaded, hint=_KEEP))
         return found
+
+    def check_duplicates(self, name: str, setting: Duplicates) -> None:
+        """Raises if there are duplicates, and the setting says that they are an error."""
+        if self.duplicates and setting == "error":
+            warn = 'duplicates="warn" drops the duplicates with a warning'
+            raise DataError(self._duplicates_of(name), hint=f"{_KEEP}; {warn}")
+
+    def _duplicates_of(self, name: str) -> str:
+        are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
+        of = f"{self.duplicates:,} of {row_count(self.rows)}"
+        return f"{name}: {of} {are}, and a relation is a set"
+
+
+_KEEP = "row_id=True keeps all rows, so that sums and counts see each of them"
 
 
 class KeptPipes(Protocol):
@@ -92,18 +101,18 @@ class KeptPipes(Protocol):
 class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
     line of a text file is a header. `nulls`: whether missing values are errors, or their rows are
-    dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
-    `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
-    of the data, in errors. `there`: the array module of a device; columns on that device stay
-    there. `pipes`: keeps the content of pipes. Of a graph: `tuples` makes columns of the parts of
-    nodes that are tuples; `with_nodes`: its nodes are loaded, too.
+    dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name,
+    or a hidden one. `findings` collects warnings, if given. `declared`: the relation's declaration.
+    `what`: the name of the data, in errors. `there`: the array module of a device; columns on that
+    device stay there. `pipes`: keeps the content of pipes. Of a graph: `tuples` makes columns of
+    the parts of nodes that are tuples; `with_nodes`: its nodes are loaded, too.
     """
 
     columns: Sequence[str] | None = None
     header: bool | None = None
     nulls: Nulls = "error"
     fill: Mapping[str, Any] = field(default_factory=dict)
-    row_id: str | None = None
+    row_id: str | bool | None = None  # True: hidden
     first_row_id: int = 0
     fill_is_text: bool = False  # whether the values of `fill` are parsed like cells of a file
     findings: Findings | None = field(default=None, compare=False)
@@ -144,11 +153,15 @@ def checked(options: LoadOptions) -> LoadOptions:
         raise UsageError(
             f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
         )
-    if options.row_id is not None and not (options.row_id and isinstance(options.row_id, str)):
-        raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
+    if isinstance(options.row_id, str | None) and options.row_id != "":
+        options = replace(options, row_id=plain(options.row_id))
+    elif options.row_id is False:
+        options = replace(options, row_id=None)
+    elif options.row_id is not True:
+        message = f"row_id is True or the name of a column, found {options.row_id!r}"
+        raise UsageError(message)
     if options.header is not None and not isinstance(options.header, bool):
         raise UsageError(f"header is True, False or None, found {options.header!r}")
-    options = replace(options, row_id=plain(options.row_id))
     if options.columns is None:
         return options
     names = list(options.columns) if isinstance(options.columns, Iterable) else [None]
@@ -175,6 +188,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
         )
     header = flag_of(given, "header", "headers")
     columns = given.get("columns")
+    row_id = given.get("row_id")
     fill: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
         name, equals, value = part.partition("=")
@@ -189,7 +203,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             header,
             given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
             fill,
-            given.get("row_id"),
+            {"true": True, "false": None}.get((row_id or "").lower(), row_id),
             fill_is_text=True,
             findings=findings,
         )

@@ -77,7 +77,7 @@ def _describe(repl: Conversation, words: list[str]) -> None:
     ".jsonl .facts; text files may be compressed, as .gz or .zst. Options: header=true|false "
     "says whether the first line has names (default: detected); columns=a,b loads only these "
     "columns; nulls=drop drops rows with missing values; fill=age=0,city=unknown fills them in; "
-    "row_id=id adds a column of row numbers.",
+    "row_id=true keeps equal rows, row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip
 def _load(repl: Conversation, words: list[str]) -> None:
@@ -109,7 +109,7 @@ def _load(repl: Conversation, words: list[str]) -> None:
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
     if again:
         duplicates = f"{again:,} duplicate row{'s' * (again != 1)}"
-        text += f", {duplicates} dropped (row_id=id keeps all)"
+        text += f", {duplicates} dropped (row_id=true keeps all)"
     header = {True: ", with a header", False: ", no header", None: ""}[found.header]
     header += " (a guess)" if guess is not None else ""
     say(f"{name}({columns}): {text}{header} ({perf_counter() - started:.3f} s)")
