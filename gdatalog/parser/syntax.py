@@ -32,6 +32,14 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
+class Null:
+    """`null`. Type inference fills in the type."""
+
+    type: TypeName | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Var:
     name: str
     span: Span = _span()
@@ -142,6 +150,7 @@ class Aggregate:
 
 Expr = (
     Const
+    | Null
     | Var
     | Wildcard
     | Param
@@ -337,9 +346,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`b: int?` in a declaration; `nullable`: with the `?`."""
+
     name: str
     type_name: str
     span: Span = _span()
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
