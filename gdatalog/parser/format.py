@@ -148,6 +148,9 @@ def _literal(node: s.Literal) -> str:
             return _value(expr)
         case s.Not(body):
             return f"!{_grouped(body) if _is_group(body) else _literal(body)}"
+        case s.Optional(body):
+            text = _literal(body)
+            return f"optional {text if isinstance(body, s.Atom) else f'{{ {text} }}'}"
         case s.And(items):
             return ", ".join(
                 _grouped(item) if isinstance(item, s.Or) else _literal(item) for item in items

@@ -221,6 +221,15 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class Optional:
+    """`optional p(x, y)`, `optional { p(x, y), q(y) }`: the matches, or nulls if there is none.
+    Name resolution makes alternatives of it."""
+
+    body: Literal
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     """Two or more literals, none of them an And."""
 
@@ -270,7 +279,7 @@ class HeadAggregate:
     down: tuple[bool, ...] = ()
 
 
-Literal = Atom | Compare | Member | Test | Not | And | Or | Distinct | Range
+Literal = Atom | Compare | Member | Test | Not | Optional | And | Or | Distinct | Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _BELOW: dict[type, tuple[str, ...]] = {
     s.Aggregate: ("targets", "body"),
     s.Member: ("item", "values"),
     s.Test: ("expr",),
-    s.Not: ("body",),
+    **dict.fromkeys((s.Not, s.Optional), ("body",)),
     s.Range: ("item", "start", "stop", "step"),
 }
 
