@@ -15,7 +15,7 @@ from gdatalog.cancellation import cancellable
 from gdatalog.conversions import Conversions
 from gdatalog.errors import UsageError
 from gdatalog.storage.keys import decode_blocks
-from gdatalog.storage.kinds import Kinds, shown_columns, tidy
+from gdatalog.storage.kinds import shown_columns, tidy
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import DeviceStore, Lying
 from gdatalog.storage.ordered import first_rows, sorted_rows
@@ -71,13 +71,13 @@ class Result(Conversions):
         self.ordered = False  # whether a query has ordered the rows
 
     @staticmethod
-    def of(relation: Relation, kinds: Kinds, symbols: SymbolTable) -> Result:
-        """The rows of a relation whose columns have these kinds, without hidden row numbers."""
-        relation = relation.of_kinds(kinds)
+    def of(relation: Relation, symbols: SymbolTable) -> Result:
+        """The rows of a relation, without hidden row numbers."""
+        kinds, nullable = relation.kinds, relation.nullable
         if not kinds or (shown := shown_columns(kinds, len(kinds))) == len(kinds):
             return Result(relation, symbols)
         columns, types = relation.columns[:shown], relation.types[:shown]
-        own = Relation.empty(columns, types).of_kinds(tidy(kinds[:shown]))
+        own = Relation.empty(columns, types).of_kinds(tidy(kinds[:shown]), nullable[:shown])
         made = Result(own, symbols, [block[:shown] for block in relation.blocks()])
         made._source = relation
         return made
@@ -129,12 +129,12 @@ class Result(Conversions):
         """
         relation = self._source
         if relation.news is None:
-            return Result.of(relation, relation.kinds, self._symbols)
+            return Result.of(relation, self._symbols)
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
         news = first.joined(*others).renamed(relation.columns)
-        return Result.of(news, relation.kinds, self._symbols)
+        return Result.of(news.of_kinds(relation.kinds, relation.nullable), self._symbols)
 
     def sorted(
         self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
@@ -163,18 +163,23 @@ class Result(Conversions):
             return self
         if device is not None and "symbol" not in relation.types:
             with device.use():
-                keys = turned(device.ops.concatenate(rows), order)
-                return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
+                how = order, relation.nullable
+                keys = device.ops.sort_rows(turned(device.ops.concatenate(rows), *how))
+                return self._with([turned_back(keys, *how)], device)
         if "symbol" not in relation.types and plain(order) and len(self) == relation.length:
             return self._having([relation.keys])
+        null = relation.nullable
         if self._source is not relation:  # rows may be equal: numbers tell them apart
             rows = [(*_joined(self._rows()), np.arange(len(self)))]
             order = [*order, (len(relation.types), False)]
+            null = null and (*null, False)
         else:
             rows = self._rows()
         of = (*relation.types, "int")[: len(order)], self._symbols, order
-        few = first is not None and 2 * first < len(self)
-        found = first_rows(rows, *of, first or 0) if few else sorted_rows(_joined(rows), *of)
+        if first is not None and 2 * first < len(self):
+            found = first_rows(rows, *of, first, null)
+        else:
+            found = sorted_rows(_joined(rows), *of, null)
         return self._having([found[: len(relation.types)]])
 
     def head(self, n: int) -> Result:
@@ -221,8 +226,11 @@ class Result(Conversions):
             rows = device.brought([(block[at],) for block in blocks])
         else:
             rows = [(block[at],) for block in self._rows()]
+        nullable = self._relation.nullable[at : at + 1]
         (column,) = cancellable(
-            len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
+            len(self),
+            lambda: decode_blocks(rows, [kind], self._symbols, nullable=nullable),
+            "writing",
         )
         kinds = self._relation.kinds
         return numpy_column(kind, column, kinds[at] if kinds else None)
@@ -285,12 +293,13 @@ class Result(Conversions):
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
-        given = rows, relation.types, self._symbols, room
+        given = rows, relation.types, self._symbols, room, relation.nullable
         if count < cancellation.LATE:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")
-        return Table(relation.columns, relation.types, columns, count, relation.kinds)
+        own = relation.kinds, relation.nullable
+        return Table(relation.columns, relation.types, columns, count, *own)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """The rows for a database with these symbols; not copied if they are its own."""

@@ -57,4 +57,5 @@ def with_row_ids(
             (*table.columns[:at], numbers, *table.columns[at:]),
             table.length,
             tidy((*kinds[:at], ROW_NUMBERS if hidden else None, *kinds[at:])),
+            table.nullable and (*table.nullable[:at], False, *table.nullable[at:]),
         )

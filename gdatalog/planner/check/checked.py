@@ -33,7 +33,7 @@ from gdatalog.values import TypeName
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
-    are loaded, and the zones of times."""
+    are loaded, and the zones of times. `nullable`: which columns may hold nulls; empty: none."""
 
     name: str
     columns: tuple[str, ...]
@@ -41,6 +41,7 @@ class Schema:
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
     kinds: Kinds = ()
+    nullable: tuple[bool, ...] = ()
 
     @property
     def arity(self) -> int:
@@ -53,18 +54,19 @@ class Schema:
 
     def as_shown(self) -> Schema:
         """The columns without one of hidden row numbers."""
-        columns, types, kinds = (
-            each[: self.shown] for each in (self.columns, self.types, self.kinds)
+        columns, types, kinds, nullable = (
+            each[: self.shown] for each in (self.columns, self.types, self.kinds, self.nullable)
         )
-        return replace(self, columns=columns, types=types, kinds=kinds)
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
 
     def with_row_ids(self) -> Schema:
         """The same columns, and a hidden one of row numbers."""
         if self.shown < self.arity:
             return self
-        kinds = self.kinds or (None,) * self.arity
         columns, types = (*self.columns, ROW_ID), (*self.types, "int")
-        return replace(self, columns=columns, types=types, kinds=(*kinds, ROW_NUMBERS))
+        kinds = *(self.kinds or (None,) * self.arity), ROW_NUMBERS
+        nullable = self.nullable and (*self.nullable, False)
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
 
 
 @dataclass(frozen=True, slots=True)

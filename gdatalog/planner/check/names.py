@@ -16,7 +16,6 @@ from typing import cast
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
@@ -148,9 +147,8 @@ class NameResolution:
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
+            meant = "null" if meant in _NULLS else meant
             message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
-            if meant in _NULLS:
-                message, hint = f"{message}: there is no null yet", NO_NULL
             if uses.count(var.name) == 1:
                 self._fail(message, var.span, hint)
             else:
@@ -258,7 +256,7 @@ class NameResolution:
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
     def _atom_arg(self, arg: s.Expr) -> s.Expr:
-        if isinstance(arg, s.Var | s.Const):
+        if isinstance(arg, s.Var | s.Const | s.Null):
             return arg
         if isinstance(arg, s.Wildcard):
             return s.Var(local_name("_", self.numbers), arg.span)
@@ -316,7 +314,7 @@ class NameResolution:
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
-            case s.Var() | s.Const() | s.Values():
+            case s.Var() | s.Const() | s.Null() | s.Values():
                 return expr
             case s.Wildcard():
                 hint = "it is a new variable each time: give it a name"
