@@ -37,7 +37,8 @@ class DataCalls:
         *,
         columns: Sequence[str] | None = None,
         header: bool | None = None,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
+        null: str | None = None,
         fill: Mapping[str, Any] | None = None,
         row_id: str | bool | None = None,
         nodes: str | None = None,
@@ -61,8 +62,10 @@ class DataCalls:
         its names, and by position where it has none of them; anything in between is an error.
         `header` says whether the first line of a text file holds names; else the types decide.
 
-        A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
-        many; `fill` gives values for them, by column.
+        Missing values become nulls: those of pandas (NaN, NaT, None), Arrow and polars, None, and
+        empty cells of text files, but for columns of texts. `nulls="drop"` drops rows with missing
+        values and warns how many, `nulls="error"` refuses them; `fill` gives values for them, by
+        column. `null` is a word of a text file that stands for a null, such as "NA".
 
         A relation is a set: duplicate rows become one, with a warning; with the setting
         `duplicates="error"` they are an error. `row_id=True` keeps all rows: it adds a last column
@@ -85,7 +88,7 @@ class DataCalls:
         ('src', 'dst')
         """
         fill = {} if fill is None else fill
-        options = LoadOptions(columns, header, nulls, fill, row_id, tuples=tuples)
+        options = LoadOptions(columns, header, nulls, null, fill, row_id, tuples=tuples)
         self._load(plain(name), data, checked(options), plain(nodes), on_progress)
 
     def _load(
@@ -143,7 +146,7 @@ class DataCalls:
         name: str,
         rows: Any,
         *,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
         fill: Mapping[str, Any] | None = None,
         row_id: str | bool | None = None,
         on_progress: OnProgress | None = None,
@@ -174,7 +177,7 @@ class DataCalls:
         self,
         name: str,
         *,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
         fill: Mapping[str, Any] | None = None,
         row_id: str | bool | None = None,
     ) -> Inserter:
@@ -188,7 +191,7 @@ class DataCalls:
         """
         from gdatalog.prepared import Inserter
 
-        options = LoadOptions(None, None, nulls, {} if fill is None else fill, row_id)
+        options = LoadOptions(None, None, nulls, None, {} if fill is None else fill, row_id)
         return Inserter(self.workspace, self.call, plain(name), options)
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_order import completed
 from gdatalog.storage.table import Table
 from gdatalog.terminal_text import brief, visible
+from gdatalog.values import type_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,8 @@ class RelationEntry:
         if self.schema is None:
             return ""
         schema = self.schema.as_shown()
-        pairs = zip(schema.columns, schema.types, strict=True)
+        types = type_texts(schema.types, schema.nullable)
+        pairs = zip(schema.columns, types, strict=True)
         return ", ".join(map(": ".join, pairs))
 
     def __str__(self) -> str:
@@ -179,9 +181,12 @@ def schema_frame(session: Session) -> pd.DataFrame:
             found.append((entry.name, None, None, None, None, "invalid"))
             continue
         names, types = schema.columns, schema.types
-        table = Table(names, types, tuple(map(empty_column, types)), 0, schema.kinds)
+        null = schema.nullable or (False,) * len(types)
+        columns = tuple(map(empty_column, types, null))
+        table = Table(names, types, columns, 0, schema.kinds, schema.nullable)
         length = rows.length if rows is not None and rows.counted else None
-        own: list[tuple[object, ...]] = list(zip(names, types, dtypes_of(table), strict=True))
+        told = type_texts(types, null)
+        own: list[tuple[object, ...]] = list(zip(names, told, dtypes_of(table), strict=True))
         found += [(entry.name, *column, length, entry.origin) for column in own or [(None,) * 3]]
     labels = ["relation", "column", "type", "dtype", "rows", "origin"]
     return pd.DataFrame(found, columns=labels).astype({"rows": "Int64"})

@@ -62,7 +62,8 @@ LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
 LOAD.add_argument(
     "--header", metavar="true|false", help="whether the first line of a text file has names"
 )
-LOAD.add_argument("--nulls", metavar="HOW", help="what missing values are: error, or drop the row")
+LOAD.add_argument("--nulls", metavar="HOW", help="missing values: keep, drop the row, or error")
+LOAD.add_argument("--null", metavar="WORD", help="the word for a null in a text file")
 LOAD.add_argument("--fill", metavar="A=VALUE,...", help="values in place of missing ones")
 LOAD.add_argument(
     "--row_id", metavar="true|NAME", help="keep equal rows: number them in a hidden column, or NAME"

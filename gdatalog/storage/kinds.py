@@ -35,7 +35,6 @@ class Kind:
 
 _FIXED: dict[TypeName, str] = {
     "int": "int64",
-    "float": "float64",
     "bool": "bool",
     "symbol": "str",
     "date": "object",

@@ -40,7 +40,8 @@ def with_row_ids(
             )
         at = declared.columns.index(name)
         del pairs[name]
-        declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
+        null = declared.nullable and (*declared.nullable[:at], *declared.nullable[at + 1 :])
+        declared = TypedColumns(tuple(pairs), tuple(pairs.values()), null, declared.declared)
     for table in read(replace(options, declared=declared)):
         if name in table.names:
             raise DataError(

@@ -214,7 +214,7 @@ class Inputs(Mapping[str, Relation]):
         except (OSError, Error):
             version = 0, 0  # reading it raises the error
         how = (directive.path is None, directive.options)
-        what = None if schema is None else (schema.columns, schema.types)
+        what = None if schema is None else (schema.columns, schema.types, schema.nullable)
         key = (os.path.abspath(path), how, what, self.kept.get(name))
         known = self.cache.files.get(key)
         found = known[1] if known is not None and known[0] == version else None

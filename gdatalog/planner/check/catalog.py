@@ -15,7 +15,7 @@ from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.wording import count, did_you_mean
 from gdatalog.records import dataclass, field
-from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
+from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName, type_texts
 
 BASE_TYPES: dict[str, TypeName] = {
     **{name: name for name in TYPE_NAMES if name not in TYPE_SYNONYMS},
@@ -52,11 +52,9 @@ class Declarations:
 
 def show_schema(schema: Schema) -> str:
     """`E(src: int, dst: int)`."""
-    nullable = schema.nullable or [False] * schema.arity
-    columns = (
-        f"{column_name(name)}: {kind}{'?' * null}"
-        for name, kind, null in zip(schema.columns, schema.types, nullable, strict=True)
-    )
+    types = type_texts(schema.types, schema.nullable)
+    pairs = zip(schema.columns, types, strict=True)
+    columns = (f"{column_name(name)}: {kind}" for name, kind in pairs)
     return f"{schema.name}({', '.join(columns)})"
 
 
