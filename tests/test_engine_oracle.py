@@ -74,7 +74,9 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
     columns = {}
     for at, kind in enumerate(types):
         values = [row[at].ns if isinstance(row[at], Ts) else row[at] for row in rows]
-        if kind == "timestamp":
+        if None in values and kind != "date":
+            columns[f"c{at}"] = nullable_series(kind, values)
+        elif kind == "timestamp":
             moments = pd.Series(values, dtype="int64")
             columns[f"c{at}"] = pd.to_datetime(moments, unit="ns", utc=True)
         elif kind == "date":
@@ -83,6 +85,13 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
         else:
             columns[f"c{at}"] = pd.Series(values, dtype=DTYPES[kind])
     return pd.DataFrame(columns)
+
+
+def nullable_series(kind: str, values: list[Any]) -> pd.Series:
+    """A column with missing values."""
+    if kind == "timestamp":
+        return pd.to_datetime(pd.Series(values, dtype="Int64"), unit="ns", utc=True)
+    return pd.Series(values, dtype={"int": "Int64", "bool": "boolean"}.get(kind, DTYPES[kind]))
 
 
 def plain(value: Any) -> Value:
@@ -159,8 +168,8 @@ def _of(relations: Relations, names: set[str]) -> Relations:
 def _shown(name: str, found: set[Any], expected: set[Any], whose: str) -> str:
     return (
         f"{name}: {len(found)} rows, {whose} has {len(expected)}"
-        f"\n  only here: {sorted(found - expected)[:10]}"
-        f"\n  missing:   {sorted(expected - found)[:10]}"
+        f"\n  only here: {sorted(found - expected, key=repr)[:10]}"
+        f"\n  missing:   {sorted(expected - found, key=repr)[:10]}"
     )
 
 
