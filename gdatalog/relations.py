@@ -39,8 +39,9 @@ def answer(
     query asks for; the limit does not apply to propositions, which have one row or none."""
     part = AnswerPart.of(cut, execution.params, limit)
     relation = execution.relation(name, *part.needs(max_rows))
-    kinds = execution.checked.schemas[name].kinds
-    return part.of_result(Result(relation.of_kinds(kinds), execution.context.scope.symbols))
+    schema = execution.checked.schemas[name]
+    relation = relation.of_kinds(schema.kinds, schema.nullable)
+    return part.of_result(Result(relation, execution.context.scope.symbols))
 
 
 @dataclass(frozen=True, slots=True)

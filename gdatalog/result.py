@@ -119,7 +119,11 @@ class Result(Conversions):
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
-        news = first.joined(*others).renamed(relation.columns).of_kinds(relation.kinds)
+        news = (
+            first.joined(*others)
+            .renamed(relation.columns)
+            .of_kinds(relation.kinds, relation.nullable)
+        )
         return Result(news, self._symbols)
 
     def sorted(
@@ -149,13 +153,17 @@ class Result(Conversions):
             return self
         if device is not None and "symbol" not in relation.types:
             with device.use():
-                keys = turned(device.ops.concatenate(rows), order)
-                return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
+                how = order, relation.nullable
+                keys = device.ops.sort_rows(turned(device.ops.concatenate(rows), *how))
+                return self._with([turned_back(keys, *how)], device)
         if "symbol" not in relation.types and plain(order) and len(self) == relation.length:
             return Result(relation, self._symbols, [relation.keys])
         of = relation.types, self._symbols, order
-        few = first is not None and 2 * first < len(self)
-        found = first_rows(self._rows(), *of, first or 0) if few else sorted_rows(self._keys(), *of)
+        null = relation.nullable
+        if first is not None and 2 * first < len(self):
+            found = first_rows(self._rows(), *of, first, null)
+        else:
+            found = sorted_rows(self._keys(), *of, null)
         return Result(relation, self._symbols, [found])
 
     def head(self, n: int) -> Result:
@@ -202,8 +210,11 @@ class Result(Conversions):
             rows = device.brought([(block[at],) for block in blocks])
         else:
             rows = [(block[at],) for block in self._rows()]
+        nullable = self._relation.nullable[at : at + 1]
         (column,) = cancellable(
-            len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
+            len(self),
+            lambda: decode_blocks(rows, [kind], self._symbols, nullable=nullable),
+            "writing",
         )
         kinds = self._relation.kinds
         return numpy_column(kind, column, kinds[at] if kinds else None)
@@ -266,12 +277,13 @@ class Result(Conversions):
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
-        given = rows, relation.types, self._symbols, room
+        given = rows, relation.types, self._symbols, room, relation.nullable
         if count < cancellation.LATE:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")
-        return Table(relation.columns, relation.types, columns, count, relation.kinds)
+        own = relation.kinds, relation.nullable
+        return Table(relation.columns, relation.types, columns, count, *own)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """The rows for a database with these symbols; not copied if they are its own."""

@@ -47,6 +47,7 @@ ParamType = TypeName | ListOf | None
 DAY = 86_400_000_000_000  # nanoseconds
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # the years 1 to 9999, counted from 1970-01-01
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+NULL = INT_MAX  # the key of a null: above all keys of values in a nullable column
 _LIST = re.compile(r"\?([{$][^#]*)#[0-9a-f]+'*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = re.compile(

@@ -37,7 +37,7 @@ from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.session import Params, Session
-from gdatalog.storage.kinds import joined
+from gdatalog.storage.kinds import either, joined
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.user_settings import changed
@@ -218,7 +218,8 @@ class Workspace(Session):
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
         if before is not None:
-            relation = relation.of_kinds(joined(before.kinds, more.kinds, before.columns))
+            kinds = joined(before.kinds, more.kinds, before.columns)
+            relation = relation.of_kinds(kinds, either(before.nullable, more.nullable))
         held = self._size_of_data(name)
         self.change(self.catalog.with_relation(name, relation), name)
         new = self._size_of_data(name) - held

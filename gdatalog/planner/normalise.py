@@ -191,6 +191,9 @@ class Normaliser:
                 return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
+            case s.Null():
+                assert expr.type is not None, "type inference gives nulls their types"
+                return Constant(None, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():

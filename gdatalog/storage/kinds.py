@@ -127,6 +127,13 @@ def tidy(kinds: Iterable[Kind | None]) -> Kinds:
     return found if any(found) else ()
 
 
+def either(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which columns of rows of both are nullable."""
+    if not one or not other:
+        return one or other
+    return tuple(mine or its for mine, its in zip(one, other, strict=True))
+
+
 def zone_at(kinds: Sequence[Kind | None], at: int) -> str | None:
     """The zone of a column of timestamps; None if nothing says which it has."""
     kind = kinds[at] if kinds else None

@@ -288,7 +288,7 @@ class FolderReader:
             columns, rows = tuple(map(str, said["columns"])), int(said["rows"])
             keys = self._keys(said["files"], types, rows, codes)
             relation = relation_of_keys(columns, types, keys, rows)
-            yield name, relation.of_kinds(kinds_from(said["kinds"]))
+            yield name, relation.of_kinds(kinds_from(said["kinds"]), relation.nullable)
 
     def _keys(
         self, files: Sequence[str], types: Sequence[TypeName], rows: int, codes: Array

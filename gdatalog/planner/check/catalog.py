@@ -52,9 +52,10 @@ class Declarations:
 
 def show_schema(schema: Schema) -> str:
     """`E(src: int, dst: int)`."""
+    nullable = schema.nullable or [False] * schema.arity
     columns = (
-        f"{column_name(name)}: {kind}"
-        for name, kind in zip(schema.columns, schema.types, strict=True)
+        f"{column_name(name)}: {kind}{'?' * null}"
+        for name, kind, null in zip(schema.columns, schema.types, nullable, strict=True)
     )
     return f"{schema.name}({', '.join(columns)})"
 

@@ -33,7 +33,7 @@ from gdatalog.values import TypeName
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
-    are loaded, and the zones of times."""
+    are loaded, and the zones of times. `nullable`: which columns may hold nulls; empty: none."""
 
     name: str
     columns: tuple[str, ...]
@@ -41,6 +41,7 @@ class Schema:
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
     kinds: Kinds = ()
+    nullable: tuple[bool, ...] = ()
 
     @property
     def arity(self) -> int:

@@ -18,6 +18,7 @@ from gdatalog.planner.check.catalog import (
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.walk import reached
 from gdatalog.records import replace
+from gdatalog.storage.kinds import either
 from gdatalog.values import TYPE_SYNONYMS
 
 
@@ -70,7 +71,11 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
                 name, len(types), said, decl.span, broken=True, declared=True
             )
         return
-    schema = Schema(name, columns, tuple([t for t in types if t]), decl.span, declared=True)
+    given = tuple([column.nullable for column in decl.columns])
+    schema = Schema(
+        name, columns, tuple([t for t in types if t]), decl.span, declared=True,
+        nullable=given if any(given) else (),
+    )  # fmt: skip
     if before is not None and (before.declared or before.schema is not None):
         known = before.schema
         same = known is None or known.types == schema.types
@@ -91,7 +96,8 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
             return
     has_data = before is not None and before.has_data
     if before is not None and before.schema is not None:
-        schema = replace(schema, kinds=before.schema.kinds)
+        nullable = either(schema.nullable, before.schema.nullable)
+        schema = replace(schema, kinds=before.schema.kinds, nullable=nullable)
     catalog.relations[name] = CatalogRelation(
         name, schema.arity, said, decl.span, schema, False, True, has_data
     )

@@ -248,7 +248,7 @@ class NameResolution:
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
     def _atom_arg(self, arg: s.Expr) -> s.Expr:
-        if isinstance(arg, s.Var | s.Const):
+        if isinstance(arg, s.Var | s.Const | s.Null):
             return arg
         if isinstance(arg, s.Wildcard):
             return s.Var(local_name("_", self.numbers), arg.span)
@@ -306,7 +306,7 @@ class NameResolution:
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
-            case s.Var() | s.Const() | s.Values():
+            case s.Var() | s.Const() | s.Null() | s.Values():
                 return expr
             case s.Wildcard():
                 hint = "it is a new variable each time: give it a name"
