@@ -207,7 +207,8 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
-        safety statements cycle_errors strata cautions heads inlining column_names names
+        safety statements cycle_errors strata cautions heads inlining column_names
+        optionals names
         types lattice declarations schemas zones ordered_heads program extending validity
     """,
     "planner/order": """
