@@ -75,7 +75,7 @@ class Body:
         self.depth = 0  # of negations and aggregates around it
 
     def literal(self) -> Literal:
-        """The items in any order: it means nothing, but that an optional body comes after what binds
+        """The items in any order, which means nothing; optional bodies come after what binds
         its variables."""
         if not self.items:
             return Compare(Const("int", 1), (("<", Const("int", 2)),))

@@ -10,6 +10,7 @@ kinds of nodes.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -28,12 +29,12 @@ from gdatalog.planner.check.catalog import (
     no_such_type,
 )
 from gdatalog.planner.check.column_names import ColumnNames
-from gdatalog.planner.check.optionals import Alternatives, divided
+from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
     all_of,
-    branching,
     conjunction,
+    count_variables,
     disjunction,
     rebuild,
     variables,
@@ -100,13 +101,9 @@ class NameResolution:
         found: list[CheckedRule] = []
         for head, equations in zip(heads, lifted, strict=True):
             whole = conjunction([body, *equations], body.span)
-            plain = Alternatives(self.numbers, self.errors).of(whole)
-            kinds = {part.kind for part in all_of(s.HeadAggregate, head)}
-            rules = [(head, plain)]
-            if kinds - {"min", "max"} and branching(whole) is None:
-                rules = divided(head, plain)
-                if self.catalog.relations[head.name].schema is None:
-                    self.columns.named.setdefault(head.name, self.columns.of(head.name))
+            rules = rules_of(head, whole, self.numbers, self.errors)
+            if self.catalog.relations[head.name].schema is None:
+                self.columns.named.setdefault(head.name, self.columns.of(head.name))
             for made, literal in rules:
                 arity, said = len(made.args), "is defined with"
                 relation = CatalogRelation(made.name, arity, said, head.span)
@@ -145,7 +142,8 @@ class NameResolution:
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
         if self.optional and len(self.errors) == before:
-            resolved = Alternatives(self.numbers, self.errors).of(resolved)
+            uses = count_variables([resolved]) + Counter([*variables(resolved)])
+            resolved = Alternatives(self.numbers, self.errors, uses).of(resolved)
         body = self._close([], resolved, []) if len(self.errors) == before else None
         if len(self.errors) > before:
             return None, None
