@@ -173,8 +173,7 @@ def _with_optionals(node: Any) -> Any:
     node = rebuild(node, _with_optionals)
     if isinstance(node, s.Or):
         *matches, last = node.items
-        none = conjuncts(last)[0]
-        if isinstance(none, s.Not) and none.optional:
+        if any(isinstance(each, s.Not) and each.optional for each in conjuncts(last)):
             return s.Optional(matches[0] if len(matches) == 1 else s.Or(tuple(matches)))
     return node
 
