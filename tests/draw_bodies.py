@@ -75,10 +75,15 @@ class Body:
         self.depth = 0  # of negations and aggregates around it
 
     def literal(self) -> Literal:
-        """The items in any order: the order means nothing."""
+        """The items in any order, which means nothing; optional bodies come after what binds
+        its variables."""
         if not self.items:
             return Compare(Const("int", 1), (("<", Const("int", 2)),))
-        items = self.drawing.shuffled(self.items)
+        last = next((at for at, i in enumerate(self.items) if isinstance(i, Optional)), None)
+        before, after = self.items[:last], [] if last is None else self.items[last:]
+        optional = [item for item in after if isinstance(item, Optional)]
+        tests = [item for item in after if not isinstance(item, Optional)]
+        items = [*self.drawing.shuffled(before), *optional, *self.drawing.shuffled(tests)]
         return _conjunction(items)
 
     def within(self, prefix: str) -> Body:

@@ -3,7 +3,8 @@
 Atoms come first: a variable that an atom binds is never computed. Then generators and equations
 as their variables allow, tests as soon as they can be made, and aggregates when all else that
 can be bound is: they share with the branch what it binds without them, but for the variables of
-what they aggregate that their own body binds. Optional bodies come last, and then what needs them.
+what they aggregate that their own body binds. Optional bodies come last, and then what reads a
+variable that only they bind: not one that is bound by what stands before them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
             final |= exports | {item.name}
     final = _binds(others, final)
 
+    theirs: set[str] = set()
+    for at, item in enumerate(branch):
+        if isinstance(item, Opt):
+            before = [part for part in branch[:at] if not isinstance(part, Opt)]
+            known = bound | {part.name for part in before if isinstance(part, Gen)}
+            theirs |= bound_within(item) - _binds(before, known)
+
     left: list[Any] = list(branch)
     order: list[tuple[Any, Any]] = []
 
@@ -47,12 +55,10 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         atom = max(atoms, key=lambda a: len(names(a) & bound))
         take(atom, None, names(atom))
     while left:
-        ready = [(i, extra) for i in left if (extra := _assigns(i, bound)) is not None]
         optional = [item for item in left if isinstance(item, Opt)]
-        theirs = set().union(*map(bound_within, optional)) - bound
-        waiting = [
-            item for item in left if isinstance(item, Gen) and gens[id(item)][0].isdisjoint(theirs)
-        ]
+        now = [item for item in left if not optional or theirs.isdisjoint(_needs(item, gens))]
+        ready = [(i, extra) for i in now if (extra := _assigns(i, bound)) is not None]
+        waiting = [item for item in now if isinstance(item, Gen)]
         if ready:
             # A generator before an equation: a variable that is generated is not computed.
             item, extra = min(ready, key=lambda found: isinstance(found[0], Compare))
@@ -68,6 +74,10 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         else:
             raise ValueError(f"unsafe: {left}")
     return order
+
+
+def _needs(item: Any, gens: dict[int, tuple[set[str], set[str]]]) -> set[str]:
+    return gens[id(item)][0] if isinstance(item, Gen) else names(item)
 
 
 def bound_within(item: Opt) -> set[str]:

@@ -36,6 +36,8 @@ from tests.draw import (
     aggregate_programs,
     drawn,
     graph_programs,
+    null_programs,
+    optional_programs,
     programs,
     recursive_programs,
     relational_programs,
@@ -274,3 +276,17 @@ def test_queries_and_parameters() -> None:
 def test_sums_wrap_around_in_sql_too() -> None:
     """`2 * sum(x) + 1` over the least int: DuckDB would go on with 128 bits."""
     assert difference(drawn(20273, PROFILES["graph"]), None, sql=True) is None
+
+
+@pytest.mark.drawn
+@share(10)
+@given(null_programs())
+def test_null_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@share(10)
+@given(optional_programs())
+def test_optional_programs(drawn: Drawn) -> None:
+    agrees(drawn)

@@ -75,7 +75,9 @@ class Normaliser:
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple([self._side(value, found) for value in literal.values])
-                if isinstance(item, Slot):
+                if type(literal.values[0]) is s.Null:  # of an optional body: binds
+                    found.append(Equation(item, values[0]))
+                elif isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
