@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Program, Rule
-from tests.draw_rules import GROUPS, TESTS, Drawing, Profile
+from tests.draw_rules import ALL, GROUPS, TESTS, Drawing, Profile
 from tests.oracle_values import Value
 
 
@@ -102,6 +102,26 @@ PROFILES = {
         extremes=False,
     ),
 }
+
+
+# Nulls in the data, and what tests and replaces them; and with `optional` what makes more of them.
+NULLS = Profile(
+    types=("int", "int", "float", "symbol", "bool", "timestamp"), features=ALL | {"null"}
+)
+OPTIONAL = Profile(
+    types=("int", "int", "symbol"),
+    arities=(1, 2, 2, 3),
+    atoms=3,
+    features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
+)
+
+
+def null_programs() -> st.SearchStrategy[Drawn]:
+    return programs(NULLS)
+
+
+def optional_programs() -> st.SearchStrategy[Drawn]:
+    return programs(OPTIONAL)
 
 
 def graph_programs() -> st.SearchStrategy[Drawn]:

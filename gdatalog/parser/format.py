@@ -91,6 +91,8 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             if isinstance(operand, s.Const) and operand.type in ("int", "float"):
                 return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
+        case s.FunctionCall("unless null", (value, *_)):  # of the checks
+            return _tightness(value)
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
         case s.Window(name, args, partition, keys):

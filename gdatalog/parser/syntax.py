@@ -216,8 +216,11 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """`optional`: no match of an optional body; name resolution makes these."""
+
     body: Literal
     span: Span = _span()
+    optional: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
                 _bind(item, branch, types, aggregates)
             bound |= set.intersection(*branches)
             return
-        case s.Not():
+        case s.Not() | s.Optional():
             return
         case s.Atom():
             names = [arg.name for arg in literal.args if type(arg) is s.Var]

@@ -24,7 +24,7 @@ from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
-from gdatalog.planner.check.walk import Node, rebuild, walk
+from gdatalog.planner.check.walk import Node, all_of, conjuncts, rebuild, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, shown_columns
 from gdatalog.values import TypeName
@@ -177,9 +177,10 @@ class Checked:
 
 
 def rule_text(rule: CheckedRule) -> str:
-    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
-    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
-    names = Counter(part.name for part in rule.parts if isinstance(part, s.Var))
+    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once, and
+    `optional` for its alternatives."""
+    parts: list[Any] = [rule.head] if rule.body is None else [rule.head, _with_optionals(rule.body)]
+    names = Counter(var.name for part in parts for var in all_of(s.Var, part))
 
     def blank(node: Any) -> Any:
         if isinstance(node, s.Var):
@@ -187,6 +188,15 @@ def rule_text(rule: CheckedRule) -> str:
         return rebuild(node, blank)
 
     return " <- ".join([format_node(blank(part)) for part in parts]) + "."
+
+
+def _with_optionals(node: Any) -> Any:
+    node = rebuild(node, _with_optionals)
+    if isinstance(node, s.Or):
+        *matches, last = node.items
+        if any(isinstance(each, s.Not) and each.optional for each in conjuncts(last)):
+            return s.Optional(matches[0] if len(matches) == 1 else s.Or(tuple(matches)))
+    return node
 
 
 def rule_texts(strata: Iterable[Stratum]) -> tuple[str, ...]:

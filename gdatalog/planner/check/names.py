@@ -10,6 +10,7 @@ kinds of nodes.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -20,10 +21,24 @@ from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERAT
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
-from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.catalog import (
+    CatalogRelation,
+    Declarations,
+    arity_error,
+    no_such_relation,
+    no_such_type,
+)
 from gdatalog.planner.check.column_names import ColumnNames
+from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
-from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
+from gdatalog.planner.check.walk import (
+    all_of,
+    conjunction,
+    count_variables,
+    disjunction,
+    rebuild,
+    variables,
+)
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
@@ -51,6 +66,7 @@ class NameResolution:
     cautions: list[Caution]
     numbers: Iterator[int] = field(init=False)  # of a rule's local names
     scoped: bool = False  # the rule has a negation or an aggregate
+    optional: bool = False  # it has an optional body
     unknown: set[str] = field(default_factory=set)  # relations, reported once per statement
     lifted: list[s.Literal] | None = None  # in a head: equations of its aggregates with a body
     ground: bool = False  # the head is a fact's
@@ -69,11 +85,32 @@ class NameResolution:
         if len(self.errors) > before:
             return []
         atoms = [head for head, _ in heads]
-        whole = [
-            CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
-            for head, lifted in heads
-        ]
+        if self.optional and body is not None:
+            whole = self._with_optionals(rule, atoms, [lifted for _, lifted in heads], body)
+        else:
+            whole = [
+                CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
+                for head, lifted in heads
+            ]
         return whole if len(self.errors) == before else []
+
+    def _with_optionals(
+        self, rule: s.Rule, heads: list[s.Atom], lifted: list[list[s.Literal]], body: s.Literal
+    ) -> list[CheckedRule]:
+        """The rules of one with optional bodies."""
+        found: list[CheckedRule] = []
+        for head, equations in zip(heads, lifted, strict=True):
+            whole = conjunction([body, *equations], body.span)
+            rules = rules_of(head, whole, self.numbers, self.errors)
+            if self.catalog.relations[head.name].schema is None:
+                self.columns.named.setdefault(head.name, self.columns.of(head.name))
+            for made, literal in rules:
+                arity, said = len(made.args), "is defined with"
+                relation = CatalogRelation(made.name, arity, said, head.span)
+                self.catalog.relations.setdefault(made.name, relation)
+                closed = self._close([made], literal, [])
+                found.append(CheckedRule(made, closed, {}, rule.span))
+        return found
 
     def fact(self, fact: s.Atom) -> None:
         """Checks a fact that the fast path has read."""
@@ -107,6 +144,9 @@ class NameResolution:
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
+        if self.optional and len(self.errors) == before:
+            uses = count_variables([resolved]) + Counter([*variables(resolved)])
+            resolved = Alternatives(self.numbers, self.errors, uses).of(resolved)
         body = self._close([], resolved, []) if len(self.errors) == before else None
         if len(self.errors) > before:
             return None, None
@@ -156,7 +196,7 @@ class NameResolution:
 
     def _start(self) -> None:
         self.numbers = itertools.count(1)
-        self.scoped = False
+        self.scoped = self.optional = False
         self.unknown = set()
 
     def _close(
@@ -193,6 +233,9 @@ class NameResolution:
                 body = self._literal(literal.body)
                 # a group may turn out to hold nothing but a negation
                 return body.body if isinstance(body, s.Not) else s.Not(body, literal.span)
+            case s.Optional(body):
+                self.scoped = self.optional = True
+                return s.Optional(self._literal(body), literal.span)
             case s.Test():
                 return self._test(literal)
             case s.Member():

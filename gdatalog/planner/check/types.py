@@ -169,6 +169,7 @@ class TypeInference:
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
         self.rewrites = False  # whether a rule has an `as` or a `null`
+        self.nulls = False  # whether a rule or fact has a `null`
         for relation in catalog.relations.values():
             if relation.schema is not None:
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
@@ -319,7 +320,7 @@ class TypeInference:
                     node = self.variables[name] = self.unifier.node()
                 return node
             case s.Null():
-                self.rewrites = True
+                self.rewrites = self.nulls = True
                 node = self.unifier.node()
                 self.literals.append(node)
                 return node
