@@ -23,7 +23,7 @@ from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.untrusted import without_idle_texts
-from gdatalog.errors import Caution, NameResolutionError, UsageError
+from gdatalog.errors import Caution, DataError, NameResolutionError, UsageError
 from gdatalog.loading import Loader
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import one_by_one
@@ -221,11 +221,29 @@ class Workspace(Session):
         relation = more if before is None else extended(before, more)
         if before is not None:
             kinds = joined(before.kinds, more.kinds, before.columns)
-            relation = relation.of_kinds(kinds, either(before.nullable, more.nullable))
+            nullable = either(before.nullable, more.nullable)
+            if nullable != before.nullable:
+                self._check_declared(name, nullable)
+            before.check_nullable(nullable)
+            more.check_nullable(nullable)
+            relation = relation.of_kinds(kinds, nullable)
         held = self._size_of_data(name)
         self.change(self.catalog.with_relation(name, relation), name)
         new = self._size_of_data(name) - held
         return new, more.length - new
+
+    def _check_declared(self, name: str, nullable: tuple[bool, ...]) -> None:
+        """Raises if rows with nulls are added to columns that are declared without nulls."""
+        schema = self._declared(name)
+        if schema is None:
+            return
+        own = schema.nullable or (False,) * schema.arity
+        for at, (null, declared) in enumerate(zip(nullable, own, strict=False)):
+            if null and not declared:
+                column, kind = schema.columns[at], schema.types[at]
+                message = f"{name}: a value of the column {column!r} is missing"
+                hint = f'declare it {column}: {kind}?; nulls="drop" drops such rows'
+                raise DataError(message, hint=hint)
 
     def _size_of_data(self, name: str) -> int:
         """The number of rows of a relation's data, and of its facts unless it has rules."""

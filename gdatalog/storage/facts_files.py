@@ -31,6 +31,7 @@ from gdatalog.storage.load_options import (
     flag_of,
     options_of_text,
 )
+from gdatalog.storage.places import MissingValue
 from gdatalog.storage.plain_text import ColumnLayout, cut_columns
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import TEXTS, read_tables
@@ -192,7 +193,13 @@ class _FactsText:
         raw = self._raw(block, bool(blocks))
         if blocks:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
-        return table_of_file(raw, self._options(block))
+        try:
+            return table_of_file(raw, self._options(block))
+        except MissingValue as error:
+            if self.options.null is None:
+                cure = 'null="..." is a word for nulls, in columns of types such as int?'
+                error.hint = f"{cure}; {error.hint}"
+            raise
 
     def _blocks(self) -> list[line_blocks.Block]:
         """Blocks of whole lines. A single block if the file is small or compressed, or if line

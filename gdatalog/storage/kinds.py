@@ -61,6 +61,8 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
     if dtype is None:  # Python's values have one dtype; their times may have a zone
         return zoned(_zone_of_values(column)) if times else None
     of = type(dtype).__module__.partition(".")[0]
+    if arrow and pa.types.is_null(dtype):
+        return None
     if isinstance(dtype, np.dtype) and dtype.kind in "OTU":
         kept = dtype.kind == "O" and library == "pandas"
         zone = _zone_of_values(column) if times else None

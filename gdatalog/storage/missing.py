@@ -302,8 +302,9 @@ def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) 
         at, mask = next(
             (at, mask) for (_, at, _), mask in zip(picked, masks, strict=True) if mask.any()
         )
-        (word,) = list(taken(raw.columns[at], np.arange(raw.length) == mask.argmax()))
-        cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
+        (word,) = list(taken(unmarked(raw.columns[at]), np.arange(raw.length) == mask.argmax()))
+        if str(word).strip():
+            cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
     if whole and not options.with_nodes:
         some = ", ".join(f'"{name}"' for name in whole) if len(whole) <= 12 else "..."
         cures.insert(0, f"columns=[{some}] loads the other columns")
