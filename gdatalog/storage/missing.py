@@ -72,7 +72,7 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 
 
 def unmarked(cells: Any) -> Any:
-    """The cells of a text file without marks: empty texts."""
+    """The cells of a text file, with empty texts in place of marks."""
     return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
 
 
@@ -157,6 +157,8 @@ def taken(column: Any, keep: Array) -> Any:
         column = fetched(column)
     if isinstance(column, list | tuple):
         return [value for value, kept in zip(column, keep.tolist(), strict=True) if kept]
+    if type(column).__module__.startswith("polars"):
+        column = arrow_array(column)
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
         if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
@@ -302,7 +304,9 @@ def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) 
         at, mask = next(
             (at, mask) for (_, at, _), mask in zip(picked, masks, strict=True) if mask.any()
         )
-        (word,) = list(taken(unmarked(raw.columns[at]), np.arange(raw.length) == mask.argmax()))
+        cells = raw.columns[at]
+        cells = as_arrow(cells) if isinstance(cells, TextColumn) else unmarked(cells)
+        (word,) = list(taken(cells, np.arange(raw.length) == mask.argmax()))
         if str(word).strip():
             cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
     if whole and not options.with_nodes:
