@@ -306,8 +306,8 @@ def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) 
         )
         cells = raw.columns[at]
         cells = as_arrow(cells) if isinstance(cells, TextColumn) else unmarked(cells)
-        (word,) = list(taken(cells, np.arange(raw.length) == mask.argmax()))
-        if str(word).strip():
+        words = (str(cell) for cell in taken(cells, mask) if str(cell).strip())
+        if (word := next(words, None)) is not None:
             cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
     if whole and not options.with_nodes:
         some = ", ".join(f'"{name}"' for name in whole) if len(whole) <= 12 else "..."
