@@ -113,7 +113,7 @@ def _rewritten(
     several = sum(other.head.name == rule.head.name for other in stratum.rules) > 1
     for own, (_, null) in zip(rule.head.args, head, strict=True):
         best = null and isinstance(own, s.HeadAggregate) and own.kind in ("min", "max")
-        if best and (stratum.recursive or several):
+        if best and (stratum.recursive or (several and own.kind == "max")):
             why = "its rule is recursive" if stratum.recursive else "other rules have values too"
             message = f"{show(own)} may be null, and {why}"
             hint = "leave nulls out by `!= null`, or give them a value by `coalesce`"
@@ -182,22 +182,16 @@ class NullRule:
         items = [part for item in given for part in _apart(item)]
         known, tested = dict(outer), dict[s.Expr, None]()
         items = self._atoms(items, known, tested)
-        chosen: dict[s.Literal, set[str]] = {}  # what alternatives bind, and nothing before them
-        for item in items:
-            if isinstance(item, s.Or):
-                before = set(known)
-                self._alternatives(item, known)
-                chosen[item] = known.keys() - before
         bound = known
         known = dict(bound)
-        defined = self._definitions(items, known)
+        defined, _ = self._bind(items, known)
         for item in items:
             for cond in self._needs(item, known, item in defined):
                 tested[cond] = None
         # Once more, with what the tests say.
         sure = {each.name for each in tested if isinstance(each, s.Var)}
         known = {name: null and name not in sure for name, null in bound.items()}
-        defined = self._definitions(items, known)
+        defined, chosen = self._bind(items, known)
         known.update(dict.fromkeys(sure & known.keys(), False))
         written = []
         for item in items:
@@ -251,30 +245,54 @@ class NullRule:
     def _columns(self, atom: s.Atom) -> Sequence[bool]:
         return self.nullable.get(atom.name) or [False] * len(atom.args)
 
-    def _alternatives(self, item: s.Or, known: Known) -> None:
-        """Notes what each alternative binds; and that what all of them test is not null."""
-        branches = [self._body(each, known)[1] for each in item.items]
-        inside = w.count_variables([item])
-        for name in dict.fromkeys(name for branch in branches for name in branch):
-            nulls = [branch[name] for branch in branches if name in branch]
-            everywhere = len(nulls) == len(branches)
-            if any(nulls) and not everywhere and inside[name] < self.own.uses[name]:
+    def _bind(
+        self, items: Sequence[s.Literal], known: Known
+    ) -> tuple[Definitions, dict[s.Literal, set[str]]]:
+        """Notes what literals other than atoms bind. Returns equations and generators, and what
+        alternatives bind, and nothing before them."""
+        defined: Definitions = {}
+        chosen: dict[s.Literal, set[str]] = {}
+        self._define(items, known, defined)
+        waiting = [item for item in items if isinstance(item, s.Or)]
+        while waiting:
+            # Those come last of which some alternatives bind what others may bind.
+            found = next((item for item in waiting if not self._partly(item, known)), waiting[0])
+            name = self._partly(found, known)
+            if name:
                 message = f"`{own_name(name)}` may be null, and only some alternatives bind it"
                 hint = "write a rule for each combination of the alternatives"
-                raise TypeMismatchError(message, item.span, hint=hint)
-            if everywhere:
-                known[name] = any(nulls)
+                raise TypeMismatchError(message, found.span, hint=hint)
+            before = set(known)
+            branches = [self._body(each, known)[1] for each in found.items]
+            for name in branches[0]:
+                if all(name in branch for branch in branches):
+                    known[name] = any(branch[name] for branch in branches)
+            chosen[found] = known.keys() - before
+            waiting.remove(found)
+            self._define(items, known, defined)
+        return defined, chosen
 
-    def _definitions(self, items: Sequence[s.Literal], known: Known) -> Definitions:
-        """Notes what equations, generators and aggregates bind; returns the first two."""
-        defined: Definitions = {}
-        waiting = [item for item in items if isinstance(item, s.Compare | s.Member | s.Range)]
+    def _partly(self, item: s.Or, known: Known) -> str | None:
+        """A variable that may be null, occurs elsewhere, and is bound by some alternatives only."""
+        branches = [self._body(each, known)[1] for each in item.items]
+        inside = w.count_variables([item])
+        for branch in branches:
+            for name, null in branch.items():
+                there = all(name in other for other in branches)
+                if null and not there and inside[name] < self.own.uses[name]:
+                    return name
+        return None
+
+    def _define(self, items: Sequence[s.Literal], known: Known, defined: Definitions) -> None:
+        """Notes what equations, generators and aggregates bind; collects the first two."""
+        kinds = s.Compare | s.Member | s.Range
+        waiting = [item for item in items if isinstance(item, kinds) and item not in defined]
         while True:
             found = next((item for item in waiting if self._defines(item, known, defined)), None)
             if found is not None:
                 waiting.remove(found)
             elif not any(self._exports(item, known) for item in items):
-                return defined
+                return
 
     def _defines(
         self, item: s.Compare | s.Member | s.Range, known: Known, defined: Definitions
