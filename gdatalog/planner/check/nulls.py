@@ -139,6 +139,7 @@ class NullRule:
         # Of the conjunction at hand: its aggregates that skip nulls, which become equations.
         self._beside: list[s.Literal] = []
         self._skipped: dict[s.Aggregate, Lifted] = {}
+        self._bound_in: dict[int, set[str]] = {}  # what a group with `;` binds, by its id
         self.body: s.Literal | None = None
         if rule.body is not None:
             self.body, self.known = self._body(rule.body, {})
@@ -184,7 +185,9 @@ class NullRule:
         items = self._atoms(items, known, tested)
         for item in items:
             if isinstance(item, s.Or):
+                before = set(known)
                 self._alternatives(item, known)
+                self._bound_in[id(item)] = known.keys() - before
         bound = known
         known = dict(bound)
         defined = self._definitions(items, known)
@@ -347,7 +350,9 @@ class NullRule:
             case s.Not(body):
                 return replace(item, body=self._body(body, known)[0])
             case s.Or(items):
-                return w.disjunction([self._body(each, known)[0] for each in items], item.span)
+                own = self._bound_in[id(item)]
+                outer = {name: null for name, null in known.items() if name not in own}
+                return w.disjunction([self._body(each, outer)[0] for each in items], item.span)
             case s.Compare(left, ((op, right),)):
                 if item not in defined:
                     return self._compared(item, left, op, right, known)
