@@ -108,7 +108,7 @@ PROFILES = {
 NULLS = Profile(
     types=("int", "int", "float", "symbol", "bool", "timestamp"),
     features=ALL | {"null"},
-    extremes=False,
+    extremes=False,  # the greatest int is the key of a null
 )
 OPTIONAL = Profile(
     types=("int", "int", "symbol"),

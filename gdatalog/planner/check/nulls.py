@@ -139,7 +139,6 @@ class NullRule:
         # Of the conjunction at hand: its aggregates that skip nulls, which become equations.
         self._beside: list[s.Literal] = []
         self._skipped: dict[s.Aggregate, Lifted] = {}
-        self._bound_in: dict[int, set[str]] = {}  # what a group with `;` binds, by its id
         self.body: s.Literal | None = None
         if rule.body is not None:
             self.body, self.known = self._body(rule.body, {})
@@ -183,11 +182,12 @@ class NullRule:
         items = [part for item in given for part in _apart(item)]
         known, tested = dict(outer), dict[s.Expr, None]()
         items = self._atoms(items, known, tested)
+        chosen: dict[s.Literal, set[str]] = {}  # what alternatives bind, and nothing before them
         for item in items:
             if isinstance(item, s.Or):
                 before = set(known)
                 self._alternatives(item, known)
-                self._bound_in[id(item)] = known.keys() - before
+                chosen[item] = known.keys() - before
         bound = known
         known = dict(bound)
         defined = self._definitions(items, known)
@@ -199,7 +199,11 @@ class NullRule:
         known = {name: null and name not in sure for name, null in bound.items()}
         defined = self._definitions(items, known)
         known.update(dict.fromkeys(sure & known.keys(), False))
-        written = [self._written(item, known, defined) for item in items]
+        written = []
+        for item in items:
+            own = chosen.get(item, ())
+            there = {name: null for name, null in known.items() if name not in own}
+            written.append(self._written(item, there, defined))
         span = body.span
         tests: list[s.Literal] = [
             s.Compare(each, (("!=", s.Null(self._type(each), span)),), span) for each in tested
@@ -352,9 +356,7 @@ class NullRule:
             case s.Not(body):
                 return replace(item, body=self._body(body, known)[0])
             case s.Or(items):
-                own = self._bound_in[id(item)]
-                outer = {name: null for name, null in known.items() if name not in own}
-                return w.disjunction([self._body(each, outer)[0] for each in items], item.span)
+                return w.disjunction([self._body(each, known)[0] for each in items], item.span)
             case s.Compare(left, ((op, right),)):
                 if item not in defined:
                     return self._compared(item, left, op, right, known)
@@ -502,8 +504,12 @@ class NullRule:
 
     def _without_nulls(self, given: s.Aggregate, known: Known) -> Lifted:
         body, inner = self._body(given.body, known)
-        own = replace(given, body=body)
+        beside, self._beside = self._beside, []
         targets = [self._lift(target, inner) for target in given.targets]
+        if self._beside:  # aggregates in what is aggregated
+            body = w.conjunction([*self._beside, body], body.span)
+        self._beside = beside
+        own = replace(given, body=body)
         if not any(conds for _, conds in targets):
             return replace(own, targets=tuple([expr for expr, _ in targets])), ()
         made: list[s.Var] = []
@@ -511,7 +517,7 @@ class NullRule:
         def of(kind: str, *exprs: Any) -> s.Var:
             aggregate = replace(own, kind=kind, targets=exprs)
             if made:  # a variable of an aggregate belongs to no other
-                aggregate = self._copy(aggregate)
+                aggregate = self._copy(aggregate, given)
             var = self._fresh(self._type(aggregate), given)
             made.append(var)
             self._beside.append(s.Compare(var, (("=", aggregate),), given.span))
@@ -519,13 +525,13 @@ class NullRule:
 
         return self._skipping(given.kind, own, targets, of)
 
-    def _copy(self, aggregate: s.Aggregate) -> s.Aggregate:
-        """The aggregate with other names for the variables that occur only in it."""
-        inside = w.count_variables([aggregate])
-        uses = self.own.uses
+    def _copy(self, aggregate: s.Aggregate, given: s.Aggregate) -> s.Aggregate:
+        """The aggregate, made of a given one, with other names for the variables that occur only in
+        it."""
+        inside, uses = w.count_variables([given]), self.own.uses
         names: dict[str, s.Var] = {}
-        for name, number in inside.items():
-            if number >= uses[name] or name in aggregate.locals:
+        for name in w.variables(aggregate):
+            if inside[name] == uses[name]:  # variables of this pass are in neither
                 names[name] = self._fresh(self.types[name], aggregate)
 
         def renamed(node: Any) -> Any:
