@@ -115,6 +115,7 @@ OPTIONAL = Profile(
     arities=(1, 2, 2, 3),
     atoms=3,
     features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
+    extremes=False,
 )
 
 

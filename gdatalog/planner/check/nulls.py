@@ -302,6 +302,8 @@ class NullRule:
         match item:
             case s.Compare(left, (("=", right),)):
                 for path, value in ((left, right), (right, left)):
+                    if isinstance(value, s.Null):  # `x = null` is a test
+                        return False
                     name = solvable(path, bound, self.types)
                     if name is not None and ready(value, bound):
                         defined[item] = name, self._solved(path, value, known)
