@@ -102,7 +102,7 @@ def ask(
     relation = execution.relation(name, *part.needs(max_rows))
     schema = execution.checked.schemas[name]
     relation = relation.of_kinds(schema.kinds, schema.nullable)
-    result = part.of_result(Result(relation, session.symbols))
+    result = part.of_result(Result.of(relation, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -177,4 +177,4 @@ def _answer(
     cautions, compiled = context.scope.cautions.values(), bound.compiled
     schema = compiled.checked.schemas[compiled.asked]
     relation = relation.of_kinds(schema.kinds, schema.nullable)
-    return part.of_result(Result(relation, session.symbols)), cautions
+    return part.of_result(Result.of(relation, session.symbols)), cautions

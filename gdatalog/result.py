@@ -15,6 +15,7 @@ from gdatalog.cancellation import cancellable
 from gdatalog.conversions import Conversions
 from gdatalog.errors import UsageError
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.kinds import shown_columns, tidy
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import DeviceStore, Lying
 from gdatalog.storage.ordered import first_rows, sorted_rows
@@ -59,6 +60,7 @@ class Result(Conversions):
 
     def __init__(self, relation: Relation, symbols: SymbolTable, rows: Rows | None = None) -> None:
         self._relation = relation
+        self._source = relation  # the same with hidden row numbers
         self._symbols = symbols
         self._held = rows  # in order, here or on a device; None: all rows of the relation
         self._whole = rows is None
@@ -67,6 +69,18 @@ class Result(Conversions):
         # The limit, if the answer has as many rows: there may be more.
         self.limit: int | None = None
         self.ordered = False  # whether a query has ordered the rows
+
+    @staticmethod
+    def of(relation: Relation, symbols: SymbolTable) -> Result:
+        """The rows of a relation, without hidden row numbers."""
+        kinds, nullable = relation.kinds, relation.nullable
+        if not kinds or (shown := shown_columns(kinds, len(kinds))) == len(kinds):
+            return Result(relation, symbols)
+        columns, types = relation.columns[:shown], relation.types[:shown]
+        own = Relation.empty(columns, types).of_kinds(tidy(kinds[:shown]), nullable[:shown])
+        made = Result(own, symbols, [block[:shown] for block in relation.blocks()])
+        made._source = relation
+        return made
 
     def __len__(self) -> int:
         if self._held is None:
@@ -113,18 +127,14 @@ class Result(Conversions):
         >>> len(db["path"].new)
         0
         """
-        relation = self._relation
+        relation = self._source
         if relation.news is None:
-            return Result(relation, self._symbols)
+            return Result.of(relation, self._symbols)
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
-        news = (
-            first.joined(*others)
-            .renamed(relation.columns)
-            .of_kinds(relation.kinds, relation.nullable)
-        )
-        return Result(news, self._symbols)
+        news = first.joined(*others).renamed(relation.columns)
+        return Result.of(news.of_kinds(relation.kinds, relation.nullable), self._symbols)
 
     def sorted(
         self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
@@ -157,14 +167,20 @@ class Result(Conversions):
                 keys = device.ops.sort_rows(turned(device.ops.concatenate(rows), *how))
                 return self._with([turned_back(keys, *how)], device)
         if "symbol" not in relation.types and plain(order) and len(self) == relation.length:
-            return Result(relation, self._symbols, [relation.keys])
-        of = relation.types, self._symbols, order
+            return self._having([relation.keys])
         null = relation.nullable
-        if first is not None and 2 * first < len(self):
-            found = first_rows(self._rows(), *of, first, null)
+        if self._source is not relation:  # rows may be equal: numbers tell them apart
+            rows = [(*_joined(self._rows()), np.arange(len(self)))]
+            order = [*order, (len(relation.types), False)]
+            null = null and (*null, False)
         else:
-            found = sorted_rows(self._keys(), *of, null)
-        return Result(relation, self._symbols, [found])
+            rows = self._rows()
+        of = (*relation.types, "int")[: len(order)], self._symbols, order
+        if first is not None and 2 * first < len(self):
+            found = first_rows(rows, *of, first, null)
+        else:
+            found = sorted_rows(_joined(rows), *of, null)
+        return self._having([found[: len(relation.types)]])
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in their current order."""
@@ -241,15 +257,15 @@ class Result(Conversions):
         blocks, _ = self._lying()
         return self._held.fetched() if isinstance(self._held, Lying) else blocks
 
-    def _keys(self) -> Columns:
-        """The keys of all rows; there is at least one."""
-        return tuple(map(np.asarray, concatenate(self._rows())))
-
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
         """A result of other rows of the same relation."""
-        rows = blocks if device is None else Lying(blocks, device)
-        made = Result(self._relation, self._symbols, rows)
+        made = self._having(blocks if device is None else Lying(blocks, device))
         made.ordered = self.ordered
+        return made
+
+    def _having(self, rows: Rows) -> Result:
+        made = Result(self._relation, self._symbols, rows)
+        made._source = self._source
         return made
 
     @property
@@ -262,10 +278,10 @@ class Result(Conversions):
         """The rows from `start` to `stop`."""
         far = self._far
         if far is not None:
-            return Result(self._relation, self._symbols, far.stretch(start, stop))
+            return self._having(far.stretch(start, stop))
         blocks, device = self._lying()
         if not self._relation.types:
-            return Result(self._relation, self._symbols, blocks[start:stop])
+            return self._having(blocks[start:stop])
         parts = []
         for block in blocks:
             size = len(block[0])
@@ -405,3 +421,8 @@ class Result(Conversions):
         if count <= n:
             return self, self.head(0)
         return self._part(0, (n + 1) // 2), self._part(count - n // 2, count)
+
+
+def _joined(blocks: Sequence[Columns]) -> Columns:
+    """The keys of all rows; there is at least one."""
+    return tuple(map(np.asarray, concatenate(blocks)))

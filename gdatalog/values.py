@@ -6,7 +6,7 @@ Below every layer, beside `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
@@ -224,6 +224,16 @@ _DURATION = re.compile(
 TIME_TEXTS: dict[TypeName, Callable[[int], str]] = {
     "timestamp": timestamp_to_text, "date": date_to_text, "duration": duration_to_text,
 }  # fmt: skip
+
+
+def type_texts(types: Sequence[str], nullable: Sequence[bool]) -> list[str]:
+    """Types as `.decl` writes them; `nullable`: of each, or empty for none.
+
+    >>> type_texts(("int", "float"), (True, False)), type_texts(("int",), ())
+    (['int?', 'float'], ['int'])
+    """
+    pairs = zip(types, nullable or [False] * len(types), strict=True)
+    return [f"{kind}?" if null else kind for kind, null in pairs]
 
 
 def constant_text(kind: TypeName, value: Value) -> str:

@@ -391,7 +391,7 @@ def io(parts: Parts) -> s.Directive:
     options: list[tuple[str, str]] = []
     for part in parts[3:-1:2]:
         if isinstance(part, tuple):
-            options.append((part[0].value, part[1]))
+            options.append((part[0].text, part[1]))
         elif path is None and not options:
             path = part.value
         else:

@@ -143,6 +143,8 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
 
     if isinstance(column, NullableColumn):
         whole = _pandas_column(kind, column.values, True)
+        if kind == "date":
+            return pd.Series(np.where(column.missing, None, whole), dtype=object)
         own = _NULLABLE.get(kind)
         return (whole if own is None else whole.astype(own)).mask(column.missing)
     if isinstance(column, TextColumn):
@@ -169,7 +171,13 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
     dtype = kind.dtype
     categories = getattr(dtype, "categories", None)
     if categories is not None:
-        return _categorical(found, column, kind)
+        if not isinstance(column, NullableColumn):
+            return _categorical(found, column, kind)
+        there = np.flatnonzero(~column.missing)
+        made = _categorical(found, column.take(there).values, kind)
+        codes = np.full(len(column), -1, dtype=np.int64)
+        codes[there] = made.cat.codes
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=made.dtype))
     if isinstance(dtype, pa.DataType):
         if pa.types.is_dictionary(dtype):
             inner = pandas_column(found, column, Kind("", kind.zone, dtype.value_type))
@@ -179,6 +187,11 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
         wanted = dtype
     if found == "date" and isinstance(wanted, np.dtype):
         wanted = None
+    if isinstance(column, NullableColumn) and isinstance(wanted, np.dtype):
+        if wanted.kind == "O":
+            return pd.Series(python_values(found, column, kind), dtype=object)
+        if wanted.kind in "iub":  # pandas' dtype of this width that has nulls
+            wanted = pd.Series([], dtype=wanted).convert_dtypes().dtype
     series = _pandas_column(found, column, True)
     if kind.zone is not None:
         zone = kind.zone

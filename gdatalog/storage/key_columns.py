@@ -18,7 +18,7 @@ from gdatalog import cancellation
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.column_arrays import is_borrowed
-from gdatalog.storage.keys import encode_column, encode_values, float_to_key
+from gdatalog.storage.keys import check_no_nulls, encode_column, encode_values, float_to_key
 from gdatalog.storage.kinds import either, joined
 from gdatalog.storage.load_options import LoadOptions, Names, Types
 from gdatalog.storage.relation import Relation
@@ -65,7 +65,7 @@ def relation_of_few(
 
 def _plainly(values: Sequence[Any], kind: TypeName) -> bool:
     if kind == "int":
-        return all(type(value) is int and -INT_MAX <= value <= INT_MAX for value in values)
+        return all(type(value) is int and -INT_MAX <= value < INT_MAX for value in values)
     if kind == "symbol":
         return all(type(value) is str and value.isascii() for value in values)
     return False
@@ -89,9 +89,12 @@ def relation_of_tables(
         keys.add(first, symbols)
         del first
         while second is not None:
-            keys.add(second, symbols)
+            wider = either(nullable, second.nullable)
+            if wider != nullable:
+                keys.check_nullable(wider, nullable, types)
+            nullable = wider
+            keys.add(second.of_nullable(nullable), symbols)
             kinds = joined(kinds, second.kinds, names)
-            nullable = either(nullable, second.nullable)
             del second
             second = next(left, None)
         columns = keys.finish()
@@ -190,6 +193,16 @@ class KeyColumns:
                 file.append(keys)
             parts.clear()
         self._charge()
+
+    def check_nullable(
+        self, nullable: Sequence[bool], before: Sequence[bool], types: Sequence[TypeName]
+    ) -> None:
+        """Raises if a value has the key of a null in a column that becomes nullable."""
+        for at, kind in enumerate(types):
+            if nullable[at] and not (before and before[at]):
+                parts = [self._files[at].written()] if self._files else self._parts[at]
+                for keys in parts:
+                    check_no_nulls(keys, kind)
 
     def _nbytes(self) -> int:
         return sum(part.nbytes for parts in self._parts for part in parts)

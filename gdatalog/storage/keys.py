@@ -57,10 +57,7 @@ def encode_column(column: Column, kind: TypeName, symbols: SymbolTable) -> Array
     """The keys of a column of a table; 64 bits each if it is nullable."""
     if isinstance(column, NullableColumn):
         keys = encode_column(column.values, kind, symbols).astype(np.int64)
-        if ((keys == NULL) & ~column.missing).any():
-            value = constant_text(kind, NULL)
-            message = f"a column with missing values cannot hold {value}: its key is that of a null"
-            raise DataError(message, hint='fill={"column": value} or nulls="drop" leaves no nulls')
+        check_no_nulls(keys[~column.missing], kind)
         keys[column.missing] = NULL
         return keys
     if isinstance(column, TextColumn):
@@ -70,6 +67,14 @@ def encode_column(column: Column, kind: TypeName, symbols: SymbolTable) -> Array
     if kind == "bool":
         return column.astype(np.int32)
     return narrow(column)
+
+
+def check_no_nulls(keys: Array, kind: TypeName) -> None:
+    """Raises if a value of a nullable column has the key of a null."""
+    if kind in ("int", "timestamp", "duration") and (keys == NULL).any():
+        value = constant_text(kind, NULL)
+        message = f"a column with missing values cannot hold {value}: its key is that of a null"
+        raise DataError(message, hint='fill={"column": value} or nulls="drop" leaves no nulls')
 
 
 def decode_blocks(

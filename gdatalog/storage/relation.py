@@ -21,7 +21,7 @@ from gdatalog.storage.deferred_rows import DeferredRows
 from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.history import History, Version, extended, rows_since, stacked
 from gdatalog.storage.kept import carry, kept_nbytes
-from gdatalog.storage.keys import decode_blocks, narrow
+from gdatalog.storage.keys import check_no_nulls, decode_blocks, narrow
 from gdatalog.storage.kinds import Kinds
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.membership import held_by
@@ -177,6 +177,13 @@ class Relation:
         other = self.renamed(self.columns)
         other.kinds, other.nullable = kinds, nullable
         return other
+
+    def check_nullable(self, nullable: tuple[bool, ...]) -> None:
+        """Raises if a value has the key of a null in a column that becomes nullable."""
+        if nullable != self.nullable:
+            for at, null in enumerate(nullable):
+                if null and not (self.nullable and self.nullable[at]):
+                    check_no_nulls(np.asarray(self.column(at)), self.types[at])
 
     # --------------------------------------------------------------------------- more rows
 

@@ -137,6 +137,18 @@ class Table:
         """The type of each column, the column, and its kind."""
         return zip(self.types, self.columns, self.kinds or [None] * len(self.types), strict=True)
 
+    def of_nullable(self, nullable: tuple[bool, ...]) -> Table:
+        """The table with columns that may hold nulls, some of which do not say so."""
+        if nullable == self.nullable:
+            return self
+        columns = tuple(
+            NullableColumn(column, np.zeros(len(column), dtype=np.bool_))
+            if null and not isinstance(column, NullableColumn)
+            else column
+            for column, null in zip(self.columns, nullable, strict=True)
+        )
+        return Table(self.names, self.types, columns, self.length, self.kinds, nullable)
+
     def only(self, places: Sequence[int]) -> Table:
         """Some of the columns."""
         return Table(

@@ -25,8 +25,8 @@ from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
 from gdatalog.planner.check.walk import Node, all_of, conjuncts, rebuild, walk
-from gdatalog.records import dataclass, field
-from gdatalog.storage.kinds import Kinds
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, shown_columns
 from gdatalog.values import TypeName
 
 
@@ -46,6 +46,27 @@ class Schema:
     @property
     def arity(self) -> int:
         return len(self.types)
+
+    @property
+    def shown(self) -> int:
+        """The number of columns without one of hidden row numbers."""
+        return shown_columns(self.kinds, self.arity)
+
+    def as_shown(self) -> Schema:
+        """The columns without one of hidden row numbers."""
+        columns, types, kinds, nullable = (
+            each[: self.shown] for each in (self.columns, self.types, self.kinds, self.nullable)
+        )
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
+
+    def with_row_ids(self) -> Schema:
+        """The same columns, and a hidden one of row numbers."""
+        if self.shown < self.arity:
+            return self
+        columns, types = (*self.columns, ROW_ID), (*self.types, "int")
+        kinds = *(self.kinds or (None,) * self.arity), ROW_NUMBERS
+        nullable = self.nullable and (*self.nullable, False)
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
 
 
 @dataclass(frozen=True, slots=True)

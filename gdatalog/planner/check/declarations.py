@@ -78,8 +78,10 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
     )  # fmt: skip
     if before is not None and (before.declared or before.schema is not None):
         known = before.schema
+        if known is not None and known.shown < known.arity:
+            schema = schema.with_row_ids()
         same = known is None or known.types == schema.types
-        if before.declared and not (same and (known is None or known.columns == columns)):
+        if before.declared and not (same and (known is None or known.columns == schema.columns)):
             assert known is not None
             message = f"`{name}` is declared again, and differently"
             notes = [Note(f"it is `{show_schema(known)}` here", before.span)]
@@ -116,8 +118,12 @@ def _directives(program: s.Program, catalog: Declarations, errors: list[Error]) 
     for directive in found:
         if directive.kind == "input":
             for name in directive.names:
-                relation = CatalogRelation(name, None, "is read with", directive.span)
-                catalog.relations.setdefault(name, relation)
+                found_here = CatalogRelation(name, None, "is read with", directive.span)
+                relation = catalog.relations.setdefault(name, found_here)
+                hidden = dict(directive.options).get("row_id", "").lower() == "true"
+                if relation.schema is not None and hidden:
+                    relation.schema = relation.schema.with_row_ids()
+                    relation.arity = relation.schema.arity
     for directive in found:
         if directive.kind == "output":
             errors += _impossible(directive)

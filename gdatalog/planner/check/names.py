@@ -133,7 +133,10 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
+            columns = self.columns.of(name)
+            if relation.schema is not None:
+                columns = columns[: relation.schema.shown]
+            cut = None if query.ordering is None else self._cut(query, columns)
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -249,7 +252,12 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                self._arity(atom)
+                relation = self.catalog.relations[atom.name]
+                if relation.arity != len(atom.args):
+                    schema = relation.schema
+                    if schema is not None and len(atom.args) == schema.shown:
+                        atom = replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
+                    self._arity(atom)
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
