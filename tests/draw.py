@@ -106,13 +106,16 @@ PROFILES = {
 
 # Nulls in the data, and what tests and replaces them; and with `optional` what makes more of them.
 NULLS = Profile(
-    types=("int", "int", "float", "symbol", "bool", "timestamp"), features=ALL | {"null"}
+    types=("int", "int", "float", "symbol", "bool", "timestamp"),
+    features=ALL | {"null"},
+    extremes=False,  # the greatest int is the key of a null
 )
 OPTIONAL = Profile(
     types=("int", "int", "symbol"),
     arities=(1, 2, 2, 3),
     atoms=3,
     features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
+    extremes=False,
 )
 
 

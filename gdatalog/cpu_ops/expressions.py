@@ -59,7 +59,7 @@ def evaluate(expr: Expr, columns: ByName, size: int, scope: Scope) -> tuple[Arra
     nowhere)."""
     if isinstance(expr, Slot):
         return columns[expr.name], None
-    if isinstance(expr, Apply) and expr.function in NULLING:
+    if may_be_null(expr):
         keys, failed = _keys(expr, columns, scope)
     else:
         values, failed = _values(expr, columns, scope)
@@ -75,10 +75,19 @@ def _keys(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | Non
     """As `evaluate`; keys of length 1 if all rows have the same."""
     if isinstance(expr, Slot):
         return columns[expr.name], None
+    if isinstance(expr, Constant) and expr.value is None:
+        return np.full(1, NULL), None
     if isinstance(expr, Apply) and expr.function in NULLING:
         return nulling(np, partial(_keys, scope=scope), expr, columns)
     values, failed = _values(expr, columns, scope)
     return to_keys(values, expr.type), failed
+
+
+def may_be_null(expr: Expr) -> bool:
+    """Whether it has keys of nulls, which stand for no values."""
+    if isinstance(expr, Constant):
+        return expr.value is None
+    return isinstance(expr, Apply) and expr.function in NULLING
 
 
 def nulling(
@@ -99,7 +108,7 @@ def nulling(
         if xp is np and bool(((keys == NULL) & ~null).any()):
             message = f"{NULL} is the key of a null: no value that may be null can be that great"
             raise EvaluationError(message, expr.span)
-        return xp.where(null, NULL, keys), None if failed is None else failed & ~null
+        return xp.where(null, xp.int64(NULL), keys), None if failed is None else failed & ~null
     keys, failed = keys_of(first, columns)
     for other in others:
         more, bad = keys_of(other, columns)

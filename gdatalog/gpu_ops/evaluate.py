@@ -19,6 +19,7 @@ from gdatalog.cpu_ops.expressions import (
     Scope,
     constant,
     either,
+    may_be_null,
     nulling,
     to_keys,
     to_values,
@@ -104,7 +105,7 @@ class ExpressionOperations(RowOperations):
         if (
             isinstance(expr, Apply)
             and expr.function in EQUALITY
-            and any(map(_may_be_null, expr.args))
+            and any(map(may_be_null, expr.args))
         ):
             left, right = (self._keys(arg, columns, scope)[0] for arg in expr.args)
             return self.functions.order[expr.function](left, right), None
@@ -169,13 +170,6 @@ class ExpressionOperations(RowOperations):
                 self._constants.clear()
             found = self._constants[key] = self.xp.full(1, key, dtype=self.xp.int64)
         return found
-
-
-def _may_be_null(expr: Expr) -> bool:
-    """Whether it has keys of nulls, which are no values."""
-    if isinstance(expr, Constant):
-        return expr.value is None
-    return isinstance(expr, Apply) and expr.function in NULLING
 
 
 class DeviceFunctions(Functions):

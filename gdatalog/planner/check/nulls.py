@@ -113,7 +113,7 @@ def _rewritten(
     several = sum(other.head.name == rule.head.name for other in stratum.rules) > 1
     for own, (_, null) in zip(rule.head.args, head, strict=True):
         best = null and isinstance(own, s.HeadAggregate) and own.kind in ("min", "max")
-        if best and (stratum.recursive or several):
+        if best and (stratum.recursive or (several and own.kind == "max")):
             why = "its rule is recursive" if stratum.recursive else "other rules have values too"
             message = f"{show(own)} may be null, and {why}"
             hint = "leave nulls out by `!= null`, or give them a value by `coalesce`"
@@ -182,21 +182,22 @@ class NullRule:
         items = [part for item in given for part in _apart(item)]
         known, tested = dict(outer), dict[s.Expr, None]()
         items = self._atoms(items, known, tested)
-        for item in items:
-            if isinstance(item, s.Or):
-                self._alternatives(item, known)
         bound = known
         known = dict(bound)
-        defined = self._definitions(items, known)
+        defined, _ = self._bind(items, known)
         for item in items:
             for cond in self._needs(item, known, item in defined):
                 tested[cond] = None
         # Once more, with what the tests say.
         sure = {each.name for each in tested if isinstance(each, s.Var)}
         known = {name: null and name not in sure for name, null in bound.items()}
-        defined = self._definitions(items, known)
+        defined, chosen = self._bind(items, known)
         known.update(dict.fromkeys(sure & known.keys(), False))
-        written = [self._written(item, known, defined) for item in items]
+        written = []
+        for item in items:
+            own = chosen.get(item, ())
+            there = {name: null for name, null in known.items() if name not in own}
+            written.append(self._written(item, there, defined))
         span = body.span
         tests: list[s.Literal] = [
             s.Compare(each, (("!=", s.Null(self._type(each), span)),), span) for each in tested
@@ -244,30 +245,54 @@ class NullRule:
     def _columns(self, atom: s.Atom) -> Sequence[bool]:
         return self.nullable.get(atom.name) or [False] * len(atom.args)
 
-    def _alternatives(self, item: s.Or, known: Known) -> None:
-        """Notes what each alternative binds; and that what all of them test is not null."""
-        branches = [self._body(each, known)[1] for each in item.items]
-        inside = w.count_variables([item])
-        for name in dict.fromkeys(name for branch in branches for name in branch):
-            nulls = [branch[name] for branch in branches if name in branch]
-            everywhere = len(nulls) == len(branches)
-            if any(nulls) and not everywhere and inside[name] < self.own.uses[name]:
+    def _bind(
+        self, items: Sequence[s.Literal], known: Known
+    ) -> tuple[Definitions, dict[s.Literal, set[str]]]:
+        """Notes what literals other than atoms bind. Returns equations and generators, and what
+        alternatives bind, and nothing before them."""
+        defined: Definitions = {}
+        chosen: dict[s.Literal, set[str]] = {}
+        self._define(items, known, defined)
+        waiting = [item for item in items if isinstance(item, s.Or)]
+        while waiting:
+            # Those come last of which some alternatives bind what others may bind.
+            found = next((item for item in waiting if not self._partly(item, known)), waiting[0])
+            name = self._partly(found, known)
+            if name:
                 message = f"`{own_name(name)}` may be null, and only some alternatives bind it"
                 hint = "write a rule for each combination of the alternatives"
-                raise TypeMismatchError(message, item.span, hint=hint)
-            if everywhere:
-                known[name] = any(nulls)
+                raise TypeMismatchError(message, found.span, hint=hint)
+            before = set(known)
+            branches = [self._body(each, known)[1] for each in found.items]
+            for name in branches[0]:
+                if all(name in branch for branch in branches):
+                    known[name] = any(branch[name] for branch in branches)
+            chosen[found] = known.keys() - before
+            waiting.remove(found)
+            self._define(items, known, defined)
+        return defined, chosen
 
-    def _definitions(self, items: Sequence[s.Literal], known: Known) -> Definitions:
-        """Notes what equations, generators and aggregates bind; returns the first two."""
-        defined: Definitions = {}
-        waiting = [item for item in items if isinstance(item, s.Compare | s.Member | s.Range)]
+    def _partly(self, item: s.Or, known: Known) -> str | None:
+        """A variable that may be null, occurs elsewhere, and is bound by some alternatives only."""
+        branches = [self._body(each, known)[1] for each in item.items]
+        inside = w.count_variables([item])
+        for branch in branches:
+            for name, null in branch.items():
+                there = all(name in other for other in branches)
+                if null and not there and inside[name] < self.own.uses[name]:
+                    return name
+        return None
+
+    def _define(self, items: Sequence[s.Literal], known: Known, defined: Definitions) -> None:
+        """Notes what equations, generators and aggregates bind; collects the first two."""
+        kinds = s.Compare | s.Member | s.Range
+        waiting = [item for item in items if isinstance(item, kinds) and item not in defined]
         while True:
             found = next((item for item in waiting if self._defines(item, known, defined)), None)
             if found is not None:
                 waiting.remove(found)
             elif not any(self._exports(item, known) for item in items):
-                return defined
+                return
 
     def _defines(
         self, item: s.Compare | s.Member | s.Range, known: Known, defined: Definitions
@@ -277,6 +302,8 @@ class NullRule:
         match item:
             case s.Compare(left, (("=", right),)):
                 for path, value in ((left, right), (right, left)):
+                    if isinstance(value, s.Null):  # `x = null` is a test
+                        return False
                     name = solvable(path, bound, self.types)
                     if name is not None and ready(value, bound):
                         defined[item] = name, self._solved(path, value, known)
@@ -495,8 +522,12 @@ class NullRule:
 
     def _without_nulls(self, given: s.Aggregate, known: Known) -> Lifted:
         body, inner = self._body(given.body, known)
-        own = replace(given, body=body)
+        beside, self._beside = self._beside, []
         targets = [self._lift(target, inner) for target in given.targets]
+        if self._beside:  # aggregates in what is aggregated
+            body = w.conjunction([*self._beside, body], body.span)
+        self._beside = beside
+        own = replace(given, body=body)
         if not any(conds for _, conds in targets):
             return replace(own, targets=tuple([expr for expr, _ in targets])), ()
         made: list[s.Var] = []
@@ -504,7 +535,7 @@ class NullRule:
         def of(kind: str, *exprs: Any) -> s.Var:
             aggregate = replace(own, kind=kind, targets=exprs)
             if made:  # a variable of an aggregate belongs to no other
-                aggregate = self._copy(aggregate)
+                aggregate = self._copy(aggregate, given)
             var = self._fresh(self._type(aggregate), given)
             made.append(var)
             self._beside.append(s.Compare(var, (("=", aggregate),), given.span))
@@ -512,13 +543,13 @@ class NullRule:
 
         return self._skipping(given.kind, own, targets, of)
 
-    def _copy(self, aggregate: s.Aggregate) -> s.Aggregate:
-        """The aggregate with other names for the variables that occur only in it."""
-        inside = w.count_variables([aggregate])
-        uses = self.own.uses
+    def _copy(self, aggregate: s.Aggregate, given: s.Aggregate) -> s.Aggregate:
+        """The aggregate, made of a given one, with other names for the variables that occur only in
+        it."""
+        inside, uses = w.count_variables([given]), self.own.uses
         names: dict[str, s.Var] = {}
-        for name, number in inside.items():
-            if number >= uses[name] or name in aggregate.locals:
+        for name in w.variables(aggregate):
+            if inside[name] == uses[name]:  # variables of this pass are in neither
                 names[name] = self._fresh(self.types[name], aggregate)
 
         def renamed(node: Any) -> Any:

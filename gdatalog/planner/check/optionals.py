@@ -63,16 +63,20 @@ class Alternatives:
         if not isinstance(node, s.And):
             return rebuild(node, lambda part: self.of(part, bound))
         parts: list[Any] = []
+        before: list[s.Literal] = []
         owners: dict[str, s.Optional] = {}  # by the variables that only they bind
         for item in node.items:
             self._check(item, owners)
-            parts.append(self.of(item, bound))
             known = bound
+            if all_of(s.Optional, item):
+                binding = valued(conjunction(before, node.span), None)
+                known = bound_by(binding, bound | {VALUE.name}, aggregates=False) - owners.keys()
+            parts.append(self.of(item, known))
             if not isinstance(item, s.Optional):
-                known = bound_by(valued(item, None), bound | {VALUE.name}, aggregates=False)
+                before.append(item)
+                known = bound_by(valued(item, None), known, aggregates=False)
             for part in _outside(s.Optional, item):
                 owners |= dict.fromkeys(_names(part) - known, part)
-            bound = known - owners.keys()
         return conjunction(parts, node.span)
 
     def _check(self, item: s.Literal, owners: dict[str, s.Optional]) -> None:
