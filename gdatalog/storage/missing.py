@@ -300,7 +300,7 @@ def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) 
     first = next((name for name in counts if name in typed), None)
     if first is not None and options.nulls == "keep" and not options.keeps(names.index(first)):
         cures.insert(0, f"declare it {first}: {typed[first]}? to keep nulls")
-    if raw.source == "text" and options.nulls == "keep" and raw.whole is None:
+    if (raw.source, options.nulls, raw.whole, options.null) == ("text", "keep", None, None):
         at, mask = next(
             (at, mask) for (_, at, _), mask in zip(picked, masks, strict=True) if mask.any()
         )
