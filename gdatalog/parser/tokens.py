@@ -9,7 +9,9 @@ from gdatalog.errors import ParseError, SourceText, Span
 from gdatalog.records import dataclass
 from gdatalog.values import INT_MAX, timestamp_from_text
 
-VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
+VALUES = frozenset(
+    {"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "NULL", "PARAM", "VALUES"}
+)
 MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # tokens of the fast path
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}
 STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}

@@ -6,8 +6,11 @@ functions are evaluated is defined elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gdatalog.records import dataclass
-from gdatalog.values import TYPE_NAMES
+from gdatalog.values import TYPE_NAMES, TypeName
 
 TYPES: tuple[str, ...] = TYPE_NAMES
 NUMBERS = frozenset({"int", "float"})
@@ -77,7 +80,22 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "split_part": (Signature((SYMBOL, SYMBOL, INT), "symbol"),),
     **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
     "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
+    "coalesce": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
 }
+
+# The first argument, or null where another one is null: a function that no program can name.
+UNLESS_NULL = "unless null"
+# Functions of keys, which may be those of nulls.
+NULLING = frozenset({UNLESS_NULL, "coalesce"})
+
+
+def result_type(name: str, kinds: Sequence[TypeName]) -> TypeName:
+    """The type of what a function returns for arguments of these types."""
+    signature = next(own for own in FUNCTIONS[name] if own.accepts(len(kinds)))
+    result: Any = kinds[0] if signature.result == "a" else signature.result
+    found: TypeName = result
+    return found
+
 
 # Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {

@@ -30,7 +30,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    value: Value
+    """A value of the program; None is a null."""
+
+    value: Value | None
     type: TypeName
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.functions import FUNCTIONS, UNLESS_NULL, result_type
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -75,7 +75,9 @@ class Normaliser:
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple([self._side(value, found) for value in literal.values])
-                if isinstance(item, Slot):
+                if type(literal.values[0]) is s.Null:  # of an optional body: binds
+                    found.append(Equation(item, values[0]))
+                elif isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
@@ -191,10 +193,15 @@ class Normaliser:
                 return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
+            case s.Null():
+                assert expr.type is not None, "type inference gives nulls their types"
+                return Constant(None, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
+                if expr.name == UNLESS_NULL:
+                    return Apply(expr.name, args, args[0].type, expr.span)
                 call = Apply(expr.name, args, _result(expr.name, args), expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
@@ -309,13 +316,7 @@ def _is_ord(expr: Expr) -> bool:
 
 
 def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
-    for signature in FUNCTIONS[name]:
-        if signature.accepts(len(args)):
-            if signature.result == "a":
-                return args[0].type
-            result: TypeName = signature.result  # type: ignore[assignment]  # type variables are resolved
-            return result
-    raise AssertionError(name)
+    return result_type(name, [arg.type for arg in args])
 
 
 def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
