@@ -34,6 +34,7 @@ from gdatalog.planner.check.walk import (
     contains_head_aggregate,
     count_variables,
     disjunction,
+    names_in,
     rebuild,
     variables,
     walk,
@@ -71,6 +72,7 @@ class Alternatives:
             if all_of(s.Optional, item):
                 binding = valued(conjunction(before, node.span), None)
                 known = bound_by(binding, bound | {VALUE.name}, aggregates=False) - owners.keys()
+                self._check_alike(item, before, known)
             parts.append(self.of(item, known))
             if not isinstance(item, s.Optional):
                 before.append(item)
@@ -90,6 +92,17 @@ class Alternatives:
                     message = f"`{name}` may be null: only {show(owners[name])} binds it"
                     hint = f"nest what reads it: `optional {{ {inner}, {what} }}`; "
                     hint += f"or let an atom before bind `{name}`"
+                    self.errors.append(SafetyError(message, var.span, hint=hint))
+                    return
+
+    def _check_alike(self, item: s.Literal, before: list[s.Literal], bound: Names) -> None:
+        """An error for a variable that only some alternatives before an optional body bind."""
+        some = names_in([atom for each in before for atom in _outside(s.Atom, each)]) - bound
+        for part in _outside(s.Optional, item):
+            for name, var in variables(part, s.Not, s.Aggregate).items():
+                if name in some:
+                    message = f"only some alternatives before {show(part)} bind `{name}`"
+                    hint = "write a rule for each combination of the alternatives"
                     self.errors.append(SafetyError(message, var.span, hint=hint))
                     return
 
