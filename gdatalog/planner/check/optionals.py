@@ -22,6 +22,7 @@ from typing import Any
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.bindings import Names, bound_by
 from gdatalog.planner.check.scopes import VALUE, local_name, rename, valued
 from gdatalog.planner.check.walk import (
@@ -203,3 +204,19 @@ def replaced(node: N, whole: Mapping[Any, Any]) -> N:
         return whole[part] if part in whole else rebuild(part, change)
 
     return rebuild(node, change)
+
+
+def are_apart(rule: CheckedRule) -> bool:
+    """Whether no two alternatives of a rule give the same row: it has them for optional bodies
+    only, and rows tell which of these have a match."""
+    groups: list[s.Or] = [] if rule.body is None else _outside(s.Or, rule.body)
+    told = {arg.name for arg in rule.head.args if isinstance(arg, s.Var)}
+    for group in groups:
+        none = [each for each in conjuncts(group.items[-1]) if type(each) is s.Not]
+        (found,) = [each for each in none if each.optional] or [None]
+        if found is None or len(group.items) > 2:
+            return False
+        inside = count_variables([found])
+        if any(name not in told for name in inside if inside[name] < rule.uses[name]):
+            return False
+    return True
