@@ -78,6 +78,8 @@ def _keys(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | Non
     if isinstance(expr, Constant) and expr.value is None:
         return np.full(1, NULL), None
     if isinstance(expr, Apply) and expr.function in NULLING:
+        if not len(scope.symbols):
+            scope.symbols.intern("")  # the first text stands for a null, and is not looked at
         return nulling(np, partial(_keys, scope=scope), expr, columns)
     values, failed = _values(expr, columns, scope)
     return to_keys(values, expr.type), failed

@@ -185,6 +185,9 @@ class NullRule:
         bound = known
         known = dict(bound)
         defined, _ = self._bind(items, known)
+        for name, null in bound.items():
+            if null and not known[name]:  # as all alternatives of a group test
+                tested[s.Var(name, self.own.span)] = None
         for item in items:
             for cond in self._needs(item, known, item in defined):
                 tested[cond] = None
