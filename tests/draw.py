@@ -90,7 +90,7 @@ PROFILES = {
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp", "date"),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date", "duration"),
         features=frozenset(
             {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),

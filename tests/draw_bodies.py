@@ -204,7 +204,21 @@ class Body:
             if drawing.chance(50):
                 return FunctionCall("lnot", (part("bool"),))
             return FunctionCall("contains", (drawing.constant("symbol"), part("symbol")))
-        return FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))
+        times = [FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))]
+        if kind == "date":
+            times.append(
+                FunctionCall(
+                    "+", (part(kind), Const("duration", drawing.pick((0, 86_400 * 10**9))))
+                )
+            )
+        elif kind in ("timestamp", "duration"):
+            name = drawing.pick(("+", "-"))
+            times.append(FunctionCall(name, (part(kind), self.of_type("duration", deeper))))
+        if kind == "duration":
+            of = drawing.pick(("timestamp", "date", kind))
+            times.append(FunctionCall("-", (part(of), part(of))))
+            times.append(FunctionCall("*", (part(kind), Const("int", drawing.number(-2, 3)))))
+        return drawing.pick(times)
 
     # --------------------------------------------------------------------------------- extras
 

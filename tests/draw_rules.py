@@ -21,7 +21,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from tests.draw_bodies import Body, Scope
-from tests.oracle_values import Ts, Value
+from tests.oracle_values import Dur, Ts, Value
 
 DAY = 86_400_000_000_000
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
@@ -33,6 +33,7 @@ LITTLE: dict[str, Sequence[Any]] = {
     "symbol": ("a", "b", "ab", "", "B", "é", "12", "a-b"),
     "bool": (False, True),
     "timestamp": (Ts(0), Ts(DAY), Ts(31 * DAY + 500_000_000), Ts(-DAY)),
+    "duration": (Dur(0), Dur(DAY), Dur(-DAY), Dur(500_000_000)),
     "date": (Ts(0), Ts(DAY), Ts(31 * DAY), Ts(-DAY)),  # to the oracle, their midnights
 }
 RARE = {
@@ -105,6 +106,8 @@ class Drawing:
         value = self.value(kind)
         if isinstance(value, Ts):
             return Const("timestamp", value.ns)
+        if isinstance(value, Dur):
+            return Const("duration", value.ns)
         return Const(kind, value)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------ relations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.corners import Example
-from tests.oracle_values import Ts
+from tests.oracle_values import Dur, Ts
 
 DAY = 86_400_000_000_000
 NUMBERS = {"N": (("int",), [(-7,), (-1,), (0,), (2,), (7,)])}
@@ -267,6 +267,36 @@ FUNCTIONS = [
         """,
         {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
         {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
+    ),
+    Example(
+        "durations: literals and arithmetic",
+        """
+        a(t + 3h, t - 1d12h, -(1s)) <- T(t).
+        b(u - t, (u - t) / 2, (u - t) / 12h, 2 * (u - t), (u - t) % 7h) <- T(t), T(u), t < u.
+        c(t, u) <- T(t), T(u), t <= u <= t + 24h.
+        d(t) <- T(t + 1d).
+        e(d) <- T(t), t - d = @1970-01-01.
+        f(sum(u - t), max(u - t)) <- T(t), T(u).
+        g(x, x - 31d, x - y) <- D(x), D(y), x - y > 0s.
+        h(x) <- D(x), x + 2w in {@1970-01-15}.
+        """,
+        {
+            "a": {
+                (Ts(DAY // 8), Ts(-DAY * 3 // 2), Dur(-(10**9))),
+                (Ts(DAY + DAY // 8), Ts(-DAY // 2), Dur(-(10**9))),
+            },
+            "b": {(Dur(DAY), Dur(DAY // 2), 2.0, Dur(2 * DAY), Dur(DAY // 8))},
+            "c": {(Ts(0), Ts(0)), (Ts(0), Ts(DAY)), (Ts(DAY), Ts(DAY))},
+            "d": {(Ts(0),), (Ts(-DAY),)},
+            "e": {(Dur(0),), (Dur(DAY),)},
+            "f": {(Dur(0), Dur(DAY))},
+            "g": {(Ts(31 * DAY), Ts(0), Dur(31 * DAY))},
+            "h": {(Ts(0),)},
+        },
+        {
+            "T": (("timestamp",), [(Ts(0),), (Ts(DAY),)]),
+            "D": (("date",), [(Ts(0),), (Ts(31 * DAY),)]),
+        },
     ),
     Example(
         "floats: an int literal stands for one, -0.0 is 0.0",

@@ -49,7 +49,18 @@ from tests.oracle_heads import (
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
-from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
+from tests.oracle_values import (
+    COMPARE,
+    Dur,
+    Failure,
+    Ts,
+    Value,
+    Void,
+    aggregate,
+    apply,
+    clean,
+    subtract,
+)
 from tests.oracle_values import add as plus
 
 OK, POISON, VOID = 0, 1, 2
@@ -371,7 +382,7 @@ class Oracle:
         """Bind `name`, the one unbound variable of `path`, so that `path` has the value."""
         target = value if not isinstance(value, Expr) else self.value(value, env)
         while not isinstance(path, Var):
-            assert isinstance(path, FunctionCall) and isinstance(target, int)
+            assert isinstance(path, FunctionCall) and isinstance(target, int | Ts | Dur)
             if len(path.args) == 1:
                 path, target = path.args[0], subtract(target)
             elif name in names(path.args[0]):
@@ -422,6 +433,8 @@ class Oracle:
         match expr:
             case Const("timestamp", value):
                 return Ts(value)
+            case Const("duration", value):
+                return Dur(value)
             case Const("float", value):
                 return clean(float(value))
             case Const(_, value):

@@ -1,6 +1,7 @@
 """What values are to the oracle, and what each function does to them: plain Python, no NumPy.
 
-Ints, floats, strings and bools are themselves; a timestamp is a `Ts`. `Failure` is an evaluation
+Ints, floats, strings and bools are themselves; a timestamp or a date is a `Ts`, a duration a `Dur`.
+`Failure` is an evaluation
 error of LANGUAGE.md; `Void` says "there is no value": the minimum of nothing, or a match with a
 pattern that is none.
 
@@ -37,7 +38,14 @@ class Ts:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
 
 
-Value = int | float | str | bool | Ts
+@dataclass(frozen=True, order=True)
+class Dur:
+    """A duration of nanoseconds."""
+
+    ns: int
+
+
+Value = int | float | str | bool | Ts | Dur
 
 
 def wrap(number: int) -> int:
@@ -66,20 +74,30 @@ def both_int(a: Value, b: Value) -> bool:
 def add(a, b):
     if isinstance(a, str):
         return a + b
+    if isinstance(a, Ts | Dur):
+        return (Ts if Ts in (type(a), type(b)) else Dur)(wrap(a.ns + b.ns))
     return wrap(a + b) if both_int(a, b) else clean(a + b)
 
 
 def subtract(a, *rest):
+    if isinstance(a, Ts | Dur):
+        ns = [part.ns for part in (a, *rest)]
+        kind = Ts if isinstance(a, Ts) and rest and isinstance(rest[0], Dur) else Dur
+        return kind(wrap(ns[0] - ns[1] if rest else -ns[0]))
     if not rest:
         return wrap(-a) if isinstance(a, int) else clean(-a)
     return wrap(a - rest[0]) if both_int(a, rest[0]) else clean(a - rest[0])
 
 
 def multiply(a, b):
+    if isinstance(a, Dur) or isinstance(b, Dur):
+        return Dur(multiply(*(part.ns if isinstance(part, Dur) else part for part in (a, b))))
     return wrap(a * b) if both_int(a, b) else clean(a * b)
 
 
 def divide(a, b):
+    if isinstance(a, Dur):
+        return divide(float(a.ns), float(b.ns)) if isinstance(b, Dur) else Dur(divide(a.ns, b))
     if b == 0:
         raise Failure("division by zero")
     if not both_int(a, b):
@@ -89,6 +107,8 @@ def divide(a, b):
 
 
 def remainder(a, b):
+    if isinstance(a, Dur):
+        return Dur(remainder(a.ns, b.ns))
     if b == 0:
         raise Failure("division by zero")
     if not both_int(a, b):
@@ -143,6 +163,8 @@ def logical_not(a):
 
 
 def absolute(a):
+    if isinstance(a, Dur):
+        return Dur(absolute(a.ns))
     return wrap(abs(a)) if isinstance(a, int) else clean(abs(a))
 
 
@@ -172,7 +194,7 @@ def rounding(how: Callable[[float], int]):
 def to_int(a):
     if isinstance(a, bool):
         return int(a)
-    if isinstance(a, Ts):
+    if isinstance(a, Ts | Dur):
         return a.ns
     if isinstance(a, str):
         if re.fullmatch(r"[+-]?[0-9]+", a) is None:
@@ -304,6 +326,8 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
     if kind == "count_distinct":
         return len(set(rows))
     values = [row[0] for row in rows]
+    if values and isinstance(values[0], Dur) and kind == "sum":
+        return Dur(whole(sum(value.ns for value in values)))
     if kind in ("sum", "mean"):
         total = sum(values)
         if isinstance(total, float):

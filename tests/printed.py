@@ -14,8 +14,10 @@ import numpy as np
 
 from gdatalog.codegen import function_names, native
 from gdatalog.cpu_ops.expressions import Scope, evaluate, test
+from gdatalog.errors import NOWHERE
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
 from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, Value
@@ -101,6 +103,8 @@ def draw(random: Random, kind: str, depth: int) -> Expr:
     args = [draw(random, of, depth - 1) for of in kinds]
     if name.strip("!?") == "match":
         args[0] = Constant(random.choice(PATTERNS), "symbol")
+    if name in FUNCTIONS:
+        return applied(name, tuple(args), NOWHERE)
     return Apply(name, tuple(args), result)  # type: ignore[arg-type]
 
 

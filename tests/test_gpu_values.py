@@ -33,6 +33,7 @@ OF_INTS: Final = {
     "month_of": "month", "day_of": "day",
 }  # fmt: skip
 OF_DATES: Final = {"year_of_date": "year", "month_of_date": "month", "day_of_date": "day"}
+OF_TWO_DATES: Final = {"later_date": "+", "between_dates": "-"}
 OF_FLOATS: Final = {
     "real_remainder": "%", "real_power": "^", "least_of": "min", "greatest_of": "max",
     "magnitude": "abs", "floor_of": "floor", "ceil_of": "ceil", "root_of": "sqrt", "exp_of": "exp",
@@ -66,7 +67,8 @@ def entry(name: str, kind: str, result: str) -> tuple[str, str]:
 @cache
 def kernels() -> dict[str, Any]:
     entries = [entry(name, "i64", "i64") for name in (*OF_INTS, *OF_DATES)]
-    entries += [entry(name, "i64", "i64") for name in ("quotient_fails", "power_fails")]
+    failing = [f"{name}_fails" for name in ("quotient", "power", *OF_TWO_DATES)]
+    entries += [entry(name, "i64", "i64") for name in (*failing, *OF_TWO_DATES)]
     entries += [entry(name, "double", "double") for name in OF_FLOATS]
     entries += [entry(name, *types) for name, types in OTHERS.items()]
     entries.append(("lengths", """
@@ -163,6 +165,16 @@ def test_every_month() -> None:
     for name, function in OF_DATES.items():
         found = done(name, "i64", np.int64, days, days)
         assert found.tolist() == wanted(function, "date", name, days, days)[0].tolist()
+
+
+@pytest.mark.parametrize(("name", "function"), OF_TWO_DATES.items())
+def test_arithmetic_of_dates(name: str, function: str) -> None:
+    dates = np.array(VALUES["date"])
+    others = np.array(VALUES["duration"]) if function == "+" else dates
+    a, b = map(np.ravel, np.meshgrid(dates, others))
+    expected, fine = wanted(function, "date", name, a, b)
+    assert (done(f"{name}_fails", "i64", np.int64, a, b) == 0).tolist() == fine.tolist()
+    assert done(name, "i64", np.int64, a, b)[fine].tolist() == expected[fine].tolist()
 
 
 # ------------------------------------------------------------------------------ floats and keys

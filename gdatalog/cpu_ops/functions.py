@@ -1,6 +1,6 @@
 """The functions of the language on columns of values, of NumPy's arrays or of a device's.
 
-A column of values is int64 for int and timestamp, float64 for float, bool for bool, and codes of
+A column of values is int64 for int and times, float64 for float, bool for bool, and codes of
 the symbol table for symbol. Columns are as long as the current rows, or have length 1 if all rows
 have the same value. A function returns its column, and a mask of the rows where it failed, or None.
 
@@ -19,7 +19,7 @@ from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import DAY, INT_MAX, INT_MIN, TypeName
+from gdatalog.values import DAY, FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, TypeName
 
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
@@ -111,6 +111,8 @@ class Functions:
             "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) / 1e9),
         }
         self.on_dates: dict[str, Function] = {
+            "+": self._later,
+            "-": self._between_days,
             "year": _sound(self._year),
             "month": _sound(self._month),
             "day": _sound(self._day),
@@ -231,6 +233,17 @@ class Functions:
         return shifted
 
     # -------------------------------------------------------------------------------- dates
+
+    def _later(self, days: Array, duration: Array) -> Outcome:
+        """A date and whole days of a duration. Fails outside the years 1 to 9999."""
+        found = days + duration // DAY
+        bad = (duration % DAY != 0) | (found < FIRST_DAY) | (found > LAST_DAY)
+        return found, self.found(bad)
+
+    def _between_days(self, a: Array, b: Array) -> Outcome:
+        """The duration between dates. Fails outside 64 bits."""
+        days = a - b
+        return days * DAY, self.found(self.xp.abs(days) > INT_MAX // DAY)
 
     def _since_march(self, days: Array) -> tuple[Array, Array]:
         """The year that began in the last March before days since 1970, and the day of that year;

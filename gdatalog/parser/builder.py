@@ -51,7 +51,7 @@ def grouped(parts: list[Any]) -> s.Expr:
 
 
 def _is_number(operand: object) -> bool:
-    return type(operand) is s.Const and operand.type in ("int", "float")
+    return type(operand) is s.Const and operand.type in ("int", "float", "duration")
 
 
 def _in_range(operand: Any) -> s.Expr:
@@ -127,7 +127,9 @@ def _apply(done: list[_OperatorRun], operator: tuple[int, Token, bool]) -> None:
     done[-1].apply(token.value, tight, right)
 
 
-_CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp", "BOOL": "bool"}
+_CONSTANTS: dict[str, TypeName] = {
+    "STRING": "symbol", "TIMESTAMP": "timestamp", "DURATION": "duration", "BOOL": "bool",
+}  # fmt: skip
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 

@@ -86,7 +86,7 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
             return " ".join(parts), tight
         case s.FunctionCall("-", (operand,)):
-            if isinstance(operand, s.Const) and operand.type in ("int", "float"):
+            if isinstance(operand, s.Const) and operand.type in ("int", "float", "duration"):
                 return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall(name, args):

@@ -6,6 +6,8 @@ functions are evaluated is defined elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gdatalog.records import dataclass
 from gdatalog.values import TYPE_NAMES
 
@@ -24,7 +26,7 @@ class Signature:
     params: tuple[frozenset[str] | tuple[str, frozenset[str]], ...]
     result: str
     variadic: bool = False
-    may_fail: bool = False  # on ints or symbols
+    may_fail: bool = False  # on all but floats
     may_fail_float: bool = False  # on floats: NaN
     least: int | None = None  # fewest arguments, where fewer than len(params) are allowed
 
@@ -35,32 +37,77 @@ class Signature:
     def param(self, at: int) -> frozenset[str] | tuple[str, frozenset[str]]:
         return self.params[min(at, len(self.params) - 1)]
 
+    def fits(self, kinds: Sequence[str]) -> bool:
+        """Whether it takes arguments of these types."""
+        if not self.accepts(len(kinds)):
+            return False
+        shared: dict[str, str] = {}
+        for at, kind in enumerate(kinds):
+            param = self.param(at)
+            if isinstance(param, tuple):
+                letter, param = param
+                if shared.setdefault(letter, kind) != kind:
+                    return False
+            if kind not in param:
+                return False
+        return True
 
-INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, _ = (frozenset({name}) for name in TYPES)
+
+INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, DURATION = (frozenset({name}) for name in TYPES)
 
 
 def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]], ...]:
     return (("a", kinds),) * count
 
 
-_ARITHMETIC = Signature(_same(NUMBERS, 2), "a", may_fail_float=True)
-_PARTIAL = Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True)
+def _on(kinds: frozenset[str], count: int, fails: bool = False) -> Signature:
+    """Of arguments of one type, which the result has, too."""
+    return Signature(_same(kinds, count), "a", may_fail=fails, may_fail_float=count == 2)
+
+
+def _of_times(*shapes: str) -> tuple[Signature, ...]:
+    """Signatures written as `"timestamp duration timestamp"`: arguments and result. A date's
+    arithmetic leaves its range, or is no number of days."""
+    parts = [shape.split() for shape in shapes]
+    return tuple(
+        Signature(tuple([frozenset({kind}) for kind in args]), result, may_fail="date" in args)
+        for *args, result in parts
+    )
+
+
+_MEASURES = NUMBERS | DURATION
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
 _OF_TIME = Signature((TIMESTAMP | DATE,), "int")
 _REAL = Signature((FLOAT,), "float", may_fail_float=True)
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
-    "+": (Signature(_same(NUMBERS | SYMBOL, 2), "a", may_fail_float=True),),
-    "-": (_ARITHMETIC, Signature(_same(NUMBERS, 1), "a")),
-    "*": (_ARITHMETIC,),
-    **dict.fromkeys("/%^", (_PARTIAL,)),
+    # of signatures that fit, the first is meant
+    "+": (
+        _on(_MEASURES | SYMBOL, 2),
+        *_of_times("timestamp duration timestamp", "duration timestamp timestamp"),
+        *_of_times("date duration date", "duration date date"),
+    ),
+    "-": (
+        _on(_MEASURES, 2),
+        _on(_MEASURES, 1),
+        *_of_times("timestamp timestamp duration", "timestamp duration timestamp"),
+        *_of_times("date date duration", "date duration date"),
+    ),
+    "*": (_on(NUMBERS, 2), *_of_times("duration int duration", "int duration duration")),
+    "/": (
+        _on(NUMBERS, 2, fails=True),
+        Signature((DURATION, INT), "duration", may_fail=True),
+        Signature((DURATION, DURATION), "float", may_fail=True),
+    ),
+    "%": (_on(_MEASURES, 2, fails=True),),
+    "^": (_on(NUMBERS, 2, fails=True),),
     **dict.fromkeys(("band", "bor", "bxor", "bshl", "bshr", "bshru"), (_BITS,)),
     "bnot": (Signature((INT,), "int"),),
     # the logical operators of Soufflé work on ints (0 is false) and on bools
     **{name: (Signature(_same(INT | BOOL, 2), "a"),) for name in ("land", "lor", "lxor")},
     "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
-    "abs": (Signature(_same(NUMBERS, 1), "a"),),
+    "abs": (_on(_MEASURES, 1),),
     **dict.fromkeys(("min", "max"), (Signature(_same(ANY, 1), "a", variadic=True, least=2),)),
     **dict.fromkeys(("floor", "ceil", "sqrt", "exp", "log"), (_REAL,)),
     "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
@@ -78,6 +125,12 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
     "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
 }
+
+
+def signature_of(name: str, kinds: Sequence[str]) -> Signature:
+    """The signature of a call with arguments of these types."""
+    return next(own for own in FUNCTIONS[name] if own.fits(kinds))
+
 
 # Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {

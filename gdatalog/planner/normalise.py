@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.functions import FUNCTIONS, signature_of
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -195,7 +196,7 @@ class Normaliser:
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
-                call = Apply(expr.name, args, _result(expr.name, args), expr.span)
+                call = applied(expr.name, args, expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
                     if not self.negative:
@@ -221,7 +222,7 @@ class Normaliser:
         cut = not w.contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
             args = (left, self.expression(operand, found))
-            left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
+            left = applied(op, args, chain.first.span.to(operand.span))
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
                 found.append(Equation(slot, left, may_fail=may_fail(left)))
@@ -308,14 +309,25 @@ def _is_ord(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function == "ord"
 
 
-def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
-    for signature in FUNCTIONS[name]:
-        if signature.accepts(len(args)):
-            if signature.result == "a":
-                return args[0].type
-            result: TypeName = signature.result  # type: ignore[assignment]  # type variables are resolved
-            return result
-    raise AssertionError(name)
+def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
+    """A call with the type of its result; of times, in terms of fewer functions."""
+    kinds = tuple([arg.type for arg in args])
+    match name, kinds:
+        case "+", ("duration", "date"):
+            args = args[::-1]
+        case "-", ("date", "duration"):
+            name, args = "+", (args[0], _negative(args[1], span))
+        case "/", ("duration", "duration"):
+            args = tuple([Apply("to_float", (arg,), "float", span) for arg in args])
+    signature = signature_of(name, [arg.type for arg in args])
+    result = args[0].type if signature.result == "a" else signature.result
+    return Apply(name, args, result, span)  # type: ignore[arg-type]  # letters are resolved
+
+
+def _negative(duration: Expr, span: Span) -> Expr:
+    if isinstance(duration, Constant):
+        return Constant(-int(duration.value), "duration")
+    return Apply("-", (duration,), "duration", span)
 
 
 def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
@@ -332,12 +344,12 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    for signature in FUNCTIONS.get(expr.function, ()):
-        if signature.accepts(len(expr.args)):
-            if expr.args[0].type == "float":
-                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
-            return signature.may_fail and _fails_on(expr)
-    return False
+    if expr.function not in FUNCTIONS:
+        return False
+    signature = signature_of(expr.function, [arg.type for arg in expr.args])
+    if expr.args[0].type == "float":
+        return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
+    return signature.may_fail and _fails_on(expr)
 
 
 def _fails_on(expr: Apply) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.functions import FUNCTIONS, signature_of
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
@@ -96,6 +96,10 @@ _HELPED = {
     "bshru": "shift_right_unsigned",
 }
 _PARTIAL = {"/": ("divide", "quotient_fails"), "^": ("power", "power_fails")}
+_PARTIAL_DATES = {
+    "+": ("later_date", "later_date_fails"),
+    "-": ("between_dates", "between_dates_fails"),
+}
 _REAL = {"%": "fmod", "^": "power"} | {
     name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
 }  # of NumPy
@@ -254,6 +258,8 @@ class ExpressionPrinter:
             if dates:
                 return _ValueText(f"float({nanoseconds.text}) * 86400.0", "float", False)
             return _ValueText(f"{nanoseconds.text} / 1e9", "float", False)
+        if dates and name in _PARTIAL_DATES:
+            return self._partial(*_PARTIAL_DATES[name], args)
         if name == "abs":
             return _ValueText(f"abs({args[0].text})")
         if name == "-" and len(args) == 1:
@@ -265,15 +271,17 @@ class ExpressionPrinter:
             self._check(f"{divisor} == 0")
             return self._call("remainder", (args[0].text, divisor))
         if name in _PARTIAL:
-            function, fails = _PARTIAL[name]
-            both = self._named(args[0]), self._named(args[1])
-            if self._fail is not None:
-                self._check(self._call(fails, both).text)
-            return self._call(function, both)
+            return self._partial(*_PARTIAL[name], args)
         if name in _HELPED:
             helper = f"{_HELPED[name]}_date" if dates else _HELPED[name]
             return self._call(helper, [arg.text for arg in args])
         return _ValueText(_INT[name].format(*operands), atom=False)
+
+    def _partial(self, function: str, fails: str, args: Sequence[_ValueText]) -> _ValueText:
+        both = self._named(args[0]), self._named(args[1])
+        if self._fail is not None:
+            self._check(self._call(fails, both).text)
+        return self._call(function, both)
 
     def _of_bools(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
         if name == "to_float":
@@ -389,9 +397,10 @@ def _is_fixed(expr: Expr) -> bool:
 
 def _fails(expr: Apply) -> bool:
     """Whether the function can fail on some arguments of these types."""
-    if expr.args[0].type == "float":
-        return any(sign.may_fail_float for sign in FUNCTIONS.get(expr.function, ()))
-    return any(sign.may_fail for sign in FUNCTIONS.get(expr.function, ()))
+    if expr.function not in FUNCTIONS:
+        return False
+    signature = signature_of(expr.function, [arg.type for arg in expr.args])
+    return signature.may_fail_float if expr.args[0].type == "float" else signature.may_fail
 
 
 def _may_fail(expr: Expr) -> bool:

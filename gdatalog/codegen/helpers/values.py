@@ -12,6 +12,8 @@ from gdatalog.codegen.loop_language import Scalar, inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of dates
+_MOST_DAYS = 106_751  # of a duration
 
 
 @inlined
@@ -167,6 +169,28 @@ def day_of(time: int) -> int:
 @inlined
 def day_of_date(days: int) -> int:
     return _civil(days)[2]
+
+
+@inlined
+def later_date(days: int, duration: int) -> Scalar:
+    return plus(days, duration // _NANOSECONDS_A_DAY)
+
+
+@inlined
+def later_date_fails(days: int, duration: int) -> bool:
+    """Whether the duration has parts of days, or the date is outside the years 1 to 9999."""
+    later = days + duration // _NANOSECONDS_A_DAY
+    return duration % _NANOSECONDS_A_DAY != 0 or later < _FIRST_DAY or later > _LAST_DAY
+
+
+@inlined
+def between_dates(a: int, b: int) -> Scalar:
+    return times(a - b, _NANOSECONDS_A_DAY)
+
+
+@inlined
+def between_dates_fails(a: int, b: int) -> bool:
+    return a - b > _MOST_DAYS or b - a > _MOST_DAYS
 
 
 LONGEST = 1 << 50  # of a range: practically endless

@@ -122,6 +122,17 @@ DEVICE i64 day_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_D
 DEVICE i64 year_of_date(i64 days) { return civil_of(days).year; }
 DEVICE i64 month_of_date(i64 days) { return civil_of(days).month; }
 DEVICE i64 day_of_date(i64 days) { return civil_of(days).day; }
+// A date and whole days of a duration; it fails outside the years 1 to 9999.
+DEVICE i64 later_date(i64 days, i64 duration) {
+    return (i64)((u64)days + (u64)floor_divide(duration, NANOSECONDS_A_DAY));
+}
+DEVICE bool later_date_fails(i64 days, i64 duration) {
+    const i64 later = later_date(days, duration);
+    return duration % NANOSECONDS_A_DAY != 0 || later < -719162 || later > 2932896;
+}
+// The duration between dates; it fails outside 64 bits.
+DEVICE i64 between_dates(i64 a, i64 b) { return (i64)((u64)(a - b) * (u64)NANOSECONDS_A_DAY); }
+DEVICE bool between_dates_fails(i64 a, i64 b) { return a - b > 106751 || b - a > 106751; }
 
 // -------------------------------------------------------------------------------------- ranges
 

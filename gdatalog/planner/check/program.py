@@ -245,6 +245,7 @@ def _infer(
     for rule in rules:
         types.see(rule)
     if not types.errors:
+        types.settle_choices()
         types.settle_lists()
         types.settle_open()
     return types

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
+from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES, Signature
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.statements import with_type
@@ -149,6 +149,28 @@ class Unifier:
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
 
 
+@dataclass(frozen=True, slots=True)
+class Overloaded:
+    """A call that several signatures may still fit."""
+
+    call: s.FunctionCall
+    nodes: list[int]
+    result: int
+    signatures: list[Signature]
+
+
+def _fits(signature: Signature, masks: Sequence[int], result: int) -> bool:
+    """Whether arguments, and a result, that may have these types fit a signature."""
+    shared = ALL
+    for at, mask in enumerate(masks):
+        param = signature.param(at)
+        if isinstance(param, tuple):
+            shared &= mask & mask_of(param[1])
+        elif not mask & mask_of(param):
+            return False
+    return bool(shared and result & BIT.get(signature.result, shared))
+
+
 class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
 
@@ -168,6 +190,7 @@ class TypeInference:
         self.variables: dict[str, int] = {}
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
+        self.choices: list[Overloaded] = []
         self.casts = False  # whether a rule has an `as`
         for relation in catalog.relations.values():
             if relation.schema is not None:
@@ -356,8 +379,10 @@ class TypeInference:
         if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
             return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
-            reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
-            self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
+            mask = NUMBER | BIT["duration"] if kind == "sum" else NUMBER
+            takes = self.unifier.words(self.unifier.node(mask))
+            reason, why = f"`{kind}` takes {takes}", f"as what `{kind}` takes"
+            self._narrow(nodes[0], mask, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
@@ -378,12 +403,56 @@ class TypeInference:
         return nodes[1] if kind == "top" else nodes[0]
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
-        signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
+        signatures = [own for own in FUNCTIONS[call.name] if own.accepts(len(nodes))]
+        if len(signatures) > 1:
+            found = self._possible(signatures, nodes)
+            if len(found) > 1:
+                result = self.unifier.node()
+                self.choices.append(Overloaded(call, nodes, result, found))
+                return result
+            signatures = found or signatures[:1]
+        return self._applied(call, nodes, signatures[0])
+
+    def _possible(
+        self, signatures: Sequence[Signature], nodes: Sequence[int], result: int | None = None
+    ) -> list[Signature]:
+        """The signatures that fit what is known of the arguments and the result. If none does,
+        those that fit the first argument, for the message."""
+        masks = [self.unifier.masks[self.unifier.find(node)] for node in nodes]
+        wanted = ALL if result is None else self.unifier.masks[self.unifier.find(result)]
+        found = [own for own in signatures if _fits(own, masks, wanted)]
+        return found or [own for own in signatures if _fits(own, masks[:1], ALL)][-1:]
+
+    def settle_choices(self) -> None:
+        """Chooses signatures of functions by types that were not known when they were met. Of those
+        that stay possible the first is meant."""
+        while self.choices:
+            waiting = []
+            for choice in self.choices:
+                found = self._possible(choice.signatures, choice.nodes, choice.result)
+                if len(found) > 1:
+                    waiting.append(choice)
+                else:
+                    self._choose(choice, (found or choice.signatures)[0])
+            if len(waiting) == len(self.choices):
+                self._choose(waiting[0], waiting[0].signatures[0])
+                del waiting[0]
+            self.choices = waiting
+
+    def _choose(self, choice: Overloaded, signature: Signature) -> None:
+        call = choice.call
+        node = self._applied(call, choice.nodes, signature)
+        self._same(call, node, call, choice.result, f"`{call.name}` takes")
+
+    def _applied(self, call: s.FunctionCall, nodes: Sequence[int], signature: Signature) -> int:
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
             mask = mask_of(param if isinstance(param, frozenset) else param[1])
-            reason = f"`{call.name}` takes {self.unifier.words(self.unifier.node(mask))}"
+            of = signature.params[0]
+            kind = f" of a {next(iter(of))}" if at and call.name in "+-*/" and len(of) == 1 else ""
+            words = self.unifier.words(self.unifier.node(mask))
+            reason = f"`{call.name}`{kind} takes {words}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
@@ -493,8 +562,11 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
         return f"{hint} of dates, and .dt.date dates of times"
     if words == "symbol" and mask & MOMENT and not mask & ~MOMENT:
         return "a timestamp has no quotes and starts with `@`: @2026-11-20"
-    if words == "symbol" and not mask & ~NUMBER:
+    if words == "symbol" and mask & NUMBER and not mask & ~(NUMBER | BIT["duration"]):
         return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
+    if words == "int" and mask == BIT["duration"]:
+        unit = f"{written}h" if written.isdigit() else f"{written} * 1s"
+        return f"a duration has a unit, as in `{unit}`"
     if words in ("int", "float") and mask == BIT["symbol"]:
         return "`to_string(...)` makes a text of a number"
     return None
