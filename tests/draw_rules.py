@@ -26,7 +26,7 @@ from tests.oracle_values import Dur, Ts, Value
 DAY = 86_400_000_000_000
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
 GROUPS = frozenset({"negate", "group", "or", "body"})
-ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion"}
+ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion", "if"}
 LITTLE: dict[str, Sequence[Any]] = {
     "int": range(5),
     "float": (0.0, 0.5, 1.0, 1.5, -2.0, 0.25),

@@ -58,6 +58,7 @@ from tests.oracle_values import (
     Void,
     aggregate,
     apply,
+    chosen,
     clean,
     subtract,
 )
@@ -274,6 +275,9 @@ class Oracle:
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)
         if isinstance(arg, FunctionCall):
+            if arg.name in ("if", "case"):
+                place = chosen(arg.args, lambda test: self.head_value(test, group, envs))
+                return self.head_value(arg.args[place], group, envs)
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
         if isinstance(arg, Cast):
             return self.head_value(arg.operand, group, envs)
@@ -447,6 +451,8 @@ class Oracle:
                 return env[name]
             case Cast(operand):
                 return self.value(operand, env)
+            case FunctionCall("if" | "case", args):
+                return self.value(args[chosen(args, lambda test: self.value(test, env))], env)
             case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 SIGN = 1 << 63
 MODULUS = 1 << 64
@@ -252,6 +253,61 @@ def split_part(text, separator, at):
     return parts[at - 1] if 1 <= at <= len(parts) else ""
 
 
+def round_to(number, digits=0):
+    """Halves away from zero."""
+    if digits < 0:
+        return clean(round_to(number / 10.0**-digits) * 10.0**-digits)
+    scaled = number * 10.0**digits
+    if abs(scaled) >= 2**53:
+        return number
+    whole = math.floor(abs(scaled))
+    whole += abs(scaled) - whole >= 0.5
+    return clean((-whole if scaled < 0 else whole) / 10.0**digits)
+
+
+def truncate(unit, time):
+    moment = time.moment()
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    found = {
+        "second": moment.replace(microsecond=0),
+        "minute": moment.replace(second=0, microsecond=0),
+        "hour": moment.replace(minute=0, second=0, microsecond=0),
+        "day": midnight,
+        "week": midnight - timedelta(days=midnight.weekday()),
+        "month": midnight.replace(day=1),
+        "quarter": midnight.replace(day=1, month=(moment.month - 1) // 3 * 3 + 1),
+        "year": midnight.replace(day=1, month=1),
+    }[unit]
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
+    return Ts((since.days * 86_400 + since.seconds) * 10**9)
+
+
+def extract(text, pattern, group=0):
+    try:
+        found = re.compile(pattern).search(text)
+        return "" if found is None else found[group] or ""
+    except (re.error, IndexError):
+        raise Failure("no such match") from None
+
+
+def parse_time(text, pattern=None):
+    try:
+        moment = datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC)
+    except ValueError:
+        raise Failure("not a time") from None
+    return Ts(round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9)
+
+
+def formatted(template, *values):
+    return template.format(
+        *(
+            v if isinstance(v, int | float) and not isinstance(v, bool) else to_string(v)
+            for v in values
+        )
+    )
+
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": add,
     "-": subtract,
@@ -297,6 +353,19 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "month": lambda a: a.moment().month,
     "day": lambda a: a.moment().day,
     "seconds_between": lambda a, b: clean((b.ns - a.ns) / 1e9),
+    "hour": lambda a: a.moment().hour,
+    "minute": lambda a: a.moment().minute,
+    "second": lambda a: a.moment().second,
+    "weekday": lambda a: a.moment().weekday(),
+    "date_trunc": truncate,
+    "parse_time": parse_time,
+    "format_time": lambda a, pattern: a.moment().strftime(pattern),
+    "round": round_to,
+    "trim": lambda text, *characters: text.strip(*characters),
+    "replace": lambda text, old, new: text.replace(old, new),
+    "position": lambda needle, text: text.find(needle),
+    "regex_extract": extract,
+    "format": formatted,
 }
 SOUFFLE = {"to_symbol": "to_string", "to_unsigned": "to_number"}
 SOUFFLE |= dict.fromkeys(("itof", "utof", "stof"), "to_float")
@@ -305,7 +374,15 @@ SOUFFLE |= dict.fromkeys(("stoi", "stou"), "to_number")
 SOUFFLE |= dict.fromkeys(("itos", "utos", "ftos"), "to_string")
 
 
+def chosen(args: Sequence[Any], holds: Callable[[Any], Any]) -> int:
+    """The place of the value that `if` or `case` chooses: the others are not computed."""
+    tests = range(0, len(args) - 1, 2)
+    return next((at + 1 for at in tests if holds(args[at])), len(args) - 1)
+
+
 def apply(name: str, args: list[Value]) -> Value:
+    if name in COMPARE:
+        return COMPARE[name](*args)
     return FUNCTIONS[SOUFFLE.get(name, name)](*args)
 
 

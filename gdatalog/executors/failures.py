@@ -26,6 +26,8 @@ _WHY = {
     "to_number": "not a number",
     "to_int": "not an int",
     "to_float": "not a float",
+    "parse_time": "not a time in this format, from 1677-09-22 to 2262-04-11",
+    "regex_extract": "an invalid pattern, or a group that it does not have",
 }
 
 

@@ -13,7 +13,15 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.conversions import Named, Parenthesised, Signed, arguments, literal, value
+from gdatalog.parser.conversions import (
+    Named,
+    Parenthesised,
+    Signed,
+    arguments,
+    conditions,
+    literal,
+    value,
+)
 from gdatalog.parser.heads import heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
@@ -157,7 +165,7 @@ def param(parts: Parts) -> s.Param:
 def call(parts: Parts) -> s.Expr:
     token = parts[0]
     span = Span(token.source, token.start, parts[-1].end)
-    args, columns = arguments(parts[2:-1:2])
+    args, columns = arguments(conditions(token.value, parts[2:-1:2]))
     if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
         return s.Cast(args[0], args[1].name, span)
     return s.FunctionCall(token.value, args, span, columns)

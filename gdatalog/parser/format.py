@@ -89,6 +89,13 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             if isinstance(operand, s.Const) and operand.type in ("int", "float", "duration"):
                 return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
+        case s.FunctionCall("if" | "case" as name, args):
+            last = len(args) - 1
+            shown = [
+                _value(arg) if at % 2 or at == last else _condition(arg)
+                for at, arg in enumerate(args)
+            ]
+            return f"{name}({', '.join(shown)})", _WHOLE
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
         case s.Window(name, args, partition, keys):
@@ -108,6 +115,19 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             if not parted and not down:
                 return f"{kind}({_list(targets)})", _WHOLE
             return _tightness(s.Window(kind, targets[:at], targets[at:end], keys))
+
+
+def _condition(node: s.Expr) -> str:
+    """Formats a condition of `if` or `case`."""
+    match node:
+        case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">=" as op, (left, right)):
+            return f"{_value(left)} {op} {_value(right)}"
+        case s.FunctionCall("land" | "lor" as op, (left, right)):
+            sign = "," if op == "land" else ";"
+            return f"({_condition(left)}{sign} {_condition(right)})"
+        case s.FunctionCall("lnot", (inner,)):
+            return f"!({_condition(inner)})"
+    return _value(node)
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")

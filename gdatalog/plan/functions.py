@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.records import dataclass
-from gdatalog.values import TYPE_NAMES
+from gdatalog.values import TYPE_NAMES, TypeName
 
 TYPES: tuple[str, ...] = TYPE_NAMES
 NUMBERS = frozenset({"int", "float"})
@@ -36,6 +36,14 @@ class Signature:
 
     def param(self, at: int) -> frozenset[str] | tuple[str, frozenset[str]]:
         return self.params[min(at, len(self.params) - 1)]
+
+    def result_of(self, kinds: Sequence[TypeName]) -> TypeName:
+        """The type of the result for arguments of these types, which fit."""
+        for at, kind in enumerate(kinds):
+            param = self.param(at)
+            if isinstance(param, tuple) and param[0] == self.result:
+                return kind
+        return self.result  # type: ignore[return-value]  # no letter
 
     def fits(self, kinds: Sequence[str]) -> bool:
         """Whether it takes arguments of these types."""
@@ -79,6 +87,7 @@ _MEASURES = NUMBERS | DURATION
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
 _OF_TIME = Signature((TIMESTAMP | DATE,), "int")
+_IF = Signature((BOOL, *_same(ANY, 2)), "a")
 _REAL = Signature((FLOAT,), "float", may_fail_float=True)
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
@@ -110,6 +119,7 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "abs": (_on(_MEASURES, 1),),
     **dict.fromkeys(("min", "max"), (Signature(_same(ANY, 1), "a", variadic=True, least=2),)),
     **dict.fromkeys(("floor", "ceil", "sqrt", "exp", "log"), (_REAL,)),
+    "round": (Signature((FLOAT, INT), "float", least=1),),
     "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
     "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL,), "float", may_fail=True),),
     "to_number": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
@@ -122,14 +132,43 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("contains", "match", "starts_with"), (Signature((SYMBOL, SYMBOL), "bool"),)),
     **dict.fromkeys(("upper", "lower"), (_TEXT,)),
     "split_part": (Signature((SYMBOL, SYMBOL, INT), "symbol"),),
-    **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
+    "trim": (Signature((SYMBOL, SYMBOL), "symbol", least=1),),
+    "replace": (Signature((SYMBOL, SYMBOL, SYMBOL), "symbol"),),
+    "position": (Signature((SYMBOL, SYMBOL), "int"),),  # position(needle, text)
+    "regex_extract": (Signature((SYMBOL, SYMBOL, INT), "symbol", may_fail=True, least=2),),
+    "format": (Signature((SYMBOL, ANY), "symbol", variadic=True, least=1),),
+    **dict.fromkeys(("year", "month", "day", "weekday"), (_OF_TIME,)),
+    **dict.fromkeys(("hour", "minute", "second"), (Signature((TIMESTAMP,), "int"),)),
+    "date_trunc": (Signature((SYMBOL, ("a", TIMESTAMP | DATE)), "a"),),
     "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
+    "parse_time": (Signature((SYMBOL, SYMBOL), "timestamp", may_fail=True, least=1),),
+    "format_time": (Signature((TIMESTAMP | DATE, SYMBOL), "symbol"),),
+    "if": (_IF,),
+    "case": (Signature(_IF.params, "a", variadic=True),),
+}
+
+# Functions of the language that name resolution writes in terms of others (check/forms.py).
+FORMS = frozenset({"format", "date_trunc", "case"})
+CLOCK_UNITS = ("second", "minute", "hour", "day")
+CALENDAR_UNITS = ("week", "month", "quarter", "year")
+# Functions without a name in the language.
+HIDDEN: dict[str, tuple[Signature, ...]] = {
+    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), (Signature(_same(ANY, 2), "bool"),)),
+    **{f"date_trunc_{unit}": (Signature((TIMESTAMP,), "timestamp"),) for unit in CLOCK_UNITS},
+    **{f"date_trunc_{unit}": (_on(TIMESTAMP | DATE, 1),) for unit in CALENDAR_UNITS},
+    "round_to": (Signature((FLOAT, FLOAT), "float"),),  # to the inverse of a power of 10
+    "format_value": (Signature((ANY, SYMBOL), "symbol"),),
 }
 
 
 def signature_of(name: str, kinds: Sequence[str]) -> Signature:
     """The signature of a call with arguments of these types."""
-    return next(own for own in FUNCTIONS[name] if own.fits(kinds))
+    return next(own for own in signatures(name) if own.fits(kinds))
+
+
+def signatures(name: str) -> tuple[Signature, ...]:
+    """Those of a function; none of one that the planner makes."""
+    return FUNCTIONS.get(name) or HIDDEN.get(name, ())
 
 
 # Soufflé's names, and the functions they stand for.

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, signature_of
+from gdatalog.plan.functions import signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -319,9 +319,8 @@ def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
             name, args = "+", (args[0], _negative(args[1], span))
         case "/", ("duration", "duration"):
             args = tuple([Apply("to_float", (arg,), "float", span) for arg in args])
-    signature = signature_of(name, [arg.type for arg in args])
-    result = args[0].type if signature.result == "a" else signature.result
-    return Apply(name, args, result, span)  # type: ignore[arg-type]  # letters are resolved
+    kinds = tuple([arg.type for arg in args])
+    return Apply(name, args, signature_of(name, kinds).result_of(kinds), span)
 
 
 def _negative(duration: Expr, span: Span) -> Expr:
@@ -344,7 +343,7 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    if expr.function not in FUNCTIONS:
+    if not signatures(expr.function):
         return False
     signature = signature_of(expr.function, [arg.type for arg in expr.args])
     if expr.args[0].type == "float":

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES, Signature
+from gdatalog.plan.functions import ORDERED, TYPES, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.forms import kinds_of_spec
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, own_name, show
@@ -403,25 +404,25 @@ class TypeInference:
         return nodes[1] if kind == "top" else nodes[0]
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
-        signatures = [own for own in FUNCTIONS[call.name] if own.accepts(len(nodes))]
-        if len(signatures) > 1:
-            found = self._possible(signatures, nodes)
+        possible = [own for own in signatures(call.name) if own.accepts(len(nodes))]
+        if len(possible) > 1:
+            found = self._possible(possible, nodes)
             if len(found) > 1:
                 result = self.unifier.node()
                 self.choices.append(Overloaded(call, nodes, result, found))
                 return result
-            signatures = found or signatures[:1]
-        return self._applied(call, nodes, signatures[0])
+            possible = found or possible[:1]
+        return self._applied(call, nodes, possible[0])
 
     def _possible(
-        self, signatures: Sequence[Signature], nodes: Sequence[int], result: int | None = None
+        self, every: Sequence[Signature], nodes: Sequence[int], result: int | None = None
     ) -> list[Signature]:
         """The signatures that fit what is known of the arguments and the result. If none does,
         those that fit the first argument, for the message."""
         masks = [self.unifier.masks[self.unifier.find(node)] for node in nodes]
         wanted = ALL if result is None else self.unifier.masks[self.unifier.find(result)]
-        found = [own for own in signatures if _fits(own, masks, wanted)]
-        return found or [own for own in signatures if _fits(own, masks[:1], ALL)][-1:]
+        found = [own for own in every if _fits(own, masks, wanted)]
+        return found or [own for own in every if _fits(own, masks[:1], ALL)][-1:]
 
     def settle_choices(self) -> None:
         """Chooses signatures of functions by types that were not known when they were met. Of those
@@ -449,10 +450,12 @@ class TypeInference:
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
             mask = mask_of(param if isinstance(param, frozenset) else param[1])
+            if call.name == "format_value" and at == 0:
+                mask = _mask_of_spec(call.args[1])
             of = signature.params[0]
             kind = f" of a {next(iter(of))}" if at and call.name in "+-*/" and len(of) == 1 else ""
             words = self.unifier.words(self.unifier.node(mask))
-            reason = f"`{call.name}`{kind} takes {words}"
+            reason = f"`{_name_of(call)}`{kind} takes {words}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
@@ -541,6 +544,20 @@ class TypeInference:
     def param_types(self) -> dict[str, TypeName]:
         # An open type is in a rule with an error, or no value has it.
         return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
+
+
+def _name_of(call: s.FunctionCall) -> str:
+    """How a function is written in the program."""
+    if call.name == "format_value":
+        return "{:" + str(call.args[1].value) + "}"  # type: ignore[union-attr]  # a constant
+    return "date_trunc" if call.name.startswith("date_trunc") else call.name
+
+
+def _mask_of_spec(spec: s.Expr) -> int:
+    """The types whose values a format of `format` takes."""
+    assert isinstance(spec, s.Const)
+    kinds = kinds_of_spec(str(spec.value))
+    return mask_of(kinds) | (ALL & ~NUMBER if "symbol" in kinds else 0)
 
 
 def _conversion(subject: str, words: str, mask: int) -> str | None:
