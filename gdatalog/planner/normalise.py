@@ -318,7 +318,8 @@ def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
         case "-", ("date", "duration"):
             name, args = "+", (args[0], _negative(args[1], span))
         case "/", ("duration", "duration"):
-            args = tuple([Apply("to_float", (arg,), "float", span) for arg in args])
+            ints = [Apply("to_int", (arg,), "int", span) for arg in args]
+            args = tuple([Apply("to_float", (arg,), "float", span) for arg in ints])
     kinds = tuple([arg.type for arg in args])
     return Apply(name, args, signature_of(name, kinds).result_of(kinds), span)
 
