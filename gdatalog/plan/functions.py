@@ -168,7 +168,7 @@ def signature_of(name: str, kinds: Sequence[str]) -> Signature:
 
 def signatures(name: str) -> tuple[Signature, ...]:
     """Those of a function; none of one that the planner makes."""
-    return FUNCTIONS.get(name) or HIDDEN.get(name, ())
+    return FUNCTIONS.get(name) or HIDDEN.get(name) or STATISTICS.get(name, ())
 
 
 # Soufflé's names, and the functions they stand for.
@@ -191,11 +191,28 @@ WINDOWS = {
     "lead": "lead(x, 0 order by t)",
     "running_sum": "running_sum(x order by t)",
 }
+# Statistics of each group: what they take.
+_MIDDLE = (
+    Signature((NUMBERS,), "float"),
+    Signature((("a", TIMESTAMP | DURATION),), "a"),
+)
+STATISTICS: dict[str, tuple[Signature, ...]] = {
+    **dict.fromkeys(("median", "quantile"), _MIDDLE),
+    **dict.fromkeys(("stddev", "var"), (Signature((NUMBERS,), "float"),)),
+    "corr": (Signature((NUMBERS, NUMBERS), "float"),),
+    "mode": (Signature((("a", ANY),), "a"),),
+}
 PICKS = {
     "top": "top(3, x by score desc)",
     "arg_max": "arg_max(x, score)",
     "arg_min": "arg_min(x, score)",
     "string_agg": 'string_agg(x, ", " order by y)',
+    "median": "median(x)",
+    "quantile": "quantile(x, 0.9)",
+    "stddev": "stddev(x)",
+    "var": "var(x)",
+    "mode": "mode(x)",
+    "corr": "corr(x, y)",
 }
 ORDERED = {**WINDOWS, **PICKS}
 

@@ -14,28 +14,31 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import ORDERED, TYPES, Signature, signatures
+from gdatalog.plan.functions import ORDERED, STATISTICS, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.forms import kinds_of_spec
+from gdatalog.planner.check.signatures import (
+    ALL,
+    BIT,
+    BOOL,
+    FLOAT,
+    INT,
+    LITERAL,
+    MOMENT,
+    NUMBER,
+    ONLY,
+    TIMESTAMP,
+    Overloaded,
+    fits,
+    mask_of,
+    mask_of_spec,
+    name_of,
+)
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, own_name, show
 from gdatalog.records import dataclass, field
 from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
-
-BIT = {name: 1 << at for at, name in enumerate(TYPES)}
-ALL = (1 << len(TYPES)) - 1
-INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
-NUMBER = INT | FLOAT
-TIMESTAMP = BIT["timestamp"]
-MOMENT = TIMESTAMP | BIT["date"]
-LITERAL = INT | TIMESTAMP  # what literals are unless they have to be a float, or a date
-_ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
-
-
-def mask_of(types: frozenset[str]) -> int:
-    return sum([BIT[name] for name in types])
 
 
 class ColumnPlace(NamedTuple):
@@ -144,32 +147,10 @@ class Unifier:
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        return _ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
+        return ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
-
-
-@dataclass(frozen=True, slots=True)
-class Overloaded:
-    """A call that several signatures may still fit."""
-
-    call: s.FunctionCall
-    nodes: list[int]
-    result: int
-    signatures: list[Signature]
-
-
-def _fits(signature: Signature, masks: Sequence[int], result: int) -> bool:
-    """Whether arguments, and a result, that may have these types fit a signature."""
-    shared = ALL
-    for at, mask in enumerate(masks):
-        param = signature.param(at)
-        if isinstance(param, tuple):
-            shared &= mask & mask_of(param[1])
-        elif not mask & mask_of(param):
-            return False
-    return bool(shared and result & BIT.get(signature.result, shared))
 
 
 class TypeInference:
@@ -392,6 +373,13 @@ class TypeInference:
         """The type of a function that depends on an order."""
         kind, args = ordered.kind, list(zip(ordered.targets, nodes, strict=True))
         takes = f"`{kind}` takes"
+        if kind in STATISTICS:
+            if kind == "quantile":
+                of, node = args[1]
+                self._narrow(node, FLOAT, of, f"{takes} float", f"as an argument of `{kind}`")
+            count = len(STATISTICS[kind][0].params)
+            call = s.FunctionCall(kind, ordered.targets[:count], ordered.span)
+            return self._called(call, nodes[:count])
         if kind in ("row_number", "rank", "dense_rank"):
             return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
         masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
@@ -421,8 +409,8 @@ class TypeInference:
         those that fit the first argument, for the message."""
         masks = [self.unifier.masks[self.unifier.find(node)] for node in nodes]
         wanted = ALL if result is None else self.unifier.masks[self.unifier.find(result)]
-        found = [own for own in every if _fits(own, masks, wanted)]
-        return found or [own for own in every if _fits(own, masks[:1], ALL)][-1:]
+        found = [own for own in every if fits(own, masks, wanted)]
+        return found or [own for own in every if fits(own, masks[:1], ALL)][-1:]
 
     def settle_choices(self) -> None:
         """Chooses signatures of functions by types that were not known when they were met. Of those
@@ -451,11 +439,11 @@ class TypeInference:
             param = signature.param(at)
             mask = mask_of(param if isinstance(param, frozenset) else param[1])
             if call.name == "format_value" and at == 0:
-                mask = _mask_of_spec(call.args[1])
+                mask = mask_of_spec(call.args[1])
             of = signature.params[0]
             kind = f" of a {next(iter(of))}" if at and call.name in "+-*/" and len(of) == 1 else ""
             words = self.unifier.words(self.unifier.node(mask))
-            reason = f"`{_name_of(call)}`{kind} takes {words}"
+            reason = f"`{name_of(call)}`{kind} takes {words}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
@@ -544,20 +532,6 @@ class TypeInference:
     def param_types(self) -> dict[str, TypeName]:
         # An open type is in a rule with an error, or no value has it.
         return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
-
-
-def _name_of(call: s.FunctionCall) -> str:
-    """How a function is written in the program."""
-    if call.name == "format_value":
-        return "{:" + str(call.args[1].value) + "}"  # type: ignore[union-attr]  # a constant
-    return "date_trunc" if call.name.startswith("date_trunc") else call.name
-
-
-def _mask_of_spec(spec: s.Expr) -> int:
-    """The types whose values a format of `format` takes."""
-    assert isinstance(spec, s.Const)
-    kinds = kinds_of_spec(str(spec.value))
-    return mask_of(kinds) | (ALL & ~NUMBER if "symbol" in kinds else 0)
 
 
 def _conversion(subject: str, words: str, mask: int) -> str | None:

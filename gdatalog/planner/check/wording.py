@@ -75,6 +75,9 @@ SYNONYMS = {
     "printf": "format",
     "regexp_extract": "regex_extract",
     "regexp_matches": "match",
+    "percentile": "quantile",
+    "std": "stddev",
+    "stdev": "stddev",
     "str": "to_string",
     "strftime": "format_time",
     "strip": "trim",
@@ -84,6 +87,7 @@ SYNONYMS = {
     "substring": "substr",
     "trunc": "date_trunc",
     "ucase": "upper",
+    "variance": "var",
     "when": "case",
 }
 

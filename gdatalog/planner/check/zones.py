@@ -21,7 +21,7 @@ Zone = str | None
 Zones = dict[str, list[Zone]]  # of the columns of each relation
 # An expression, another one or a column's zone, and the words for that.
 Pair = tuple[Node, Node | Zone, str]
-_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead"})
+_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead", "median", "quantile", "mode"})
 
 
 def with_zones(
