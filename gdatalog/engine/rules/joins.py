@@ -12,7 +12,7 @@ from gdatalog.engine.rules.join import JoinRun, Loops
 from gdatalog.engine.rules.operator import RuleJoins
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
-from gdatalog.plan.effects import one_row_each, widens
+from gdatalog.plan.effects import generates, one_row_each
 from gdatalog.plan.grouped_rows import ascends
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass, replace
@@ -59,7 +59,7 @@ class LocalJoins(RuleJoins):
         join, inputs = self.plan.joins[number], self.inputs
         run, once = self._run(number), one_row_each(join)
         nest = run.nest(Form(join.outputs))
-        if once and join.scan is not None and not widens(join) and inputs.sources.once(join):
+        if once and join.scan is not None and not generates(join) and inputs.sources.once(join):
             kept = DistinctSink(join.outputs, inputs.ops, inputs.scope, inputs.limits)
             for attempt in run.attempts(nest):
                 with attempt:
