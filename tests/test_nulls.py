@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,33 @@ def test_rows_that_are_inserted(tmp_path: Path) -> None:
             db.insert("d", [(5, 2**63 - 1)])
         db.insert("d", [(2**63 - 1, 5)])
         assert len(db["d"]) == 3
+
+
+def test_one_note_tells_of_nulls_that_are_joined() -> None:
+    told = (
+        "person: 2 rows with a null in `city` join with nothing\n"
+        '  hint: `x = null` finds them; nulls="drop" loads only rows without nulls, as before'
+    )
+    frame = pd.DataFrame({"id": [1, 2, 3], "city": ["Bern", None, None], "age": [5, None, 7]})
+    with gd.connect() as db, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        db["person"] = frame
+        db["home"] = [("Bern",)]
+        db.query("?- person(x, c, a), a > 6.")
+        db.query("?- person(x, _, _), person(x, _, _).")  # this column has no nulls
+        assert not caught
+        for _ in range(3):
+            assert db.query("r(x) <- person(x, c, _), home(c).").fetchall() == [(1,)]
+        assert [str(each.message).removeprefix("warning: ") for each in caught] == [told]
+        db.load("person", frame, nulls="drop")
+        db.run("r(x) <- person(x, c, _), home(c).")
+        db.run(".decl t(id: int, city: symbol?)")
+        db.load("t", frame[["id", "city"]])
+        db.run("s(x) <- t(x, c), home(c).")
+        assert len(caught) == 2 and "dropped" in str(caught[1].message)  # nulls that are meant
+        db["person"] = frame
+        db.run("q(x) <- person(x, c, _), !home(c).")
+        assert len(caught) == 3
 
 
 def test_columns_that_nobody_asks_for_may_have_nulls(tmp_path: Path) -> None:
