@@ -477,8 +477,8 @@ class NullRule:
         found: TypeName = expr.type
         return found
 
-    def _fresh(self, kind: TypeName, at: Any) -> s.Var:
-        var = s.Var(f"~n{next(self._numbers)}", at.span)
+    def _fresh(self, kind: TypeName, at: Any, name: str = "v") -> s.Var:
+        var = s.Var(f"{name}~n{next(self._numbers)}", at.span)
         self.types[var.name] = kind
         return var
 
@@ -562,7 +562,7 @@ class NullRule:
         names: dict[str, s.Var] = {}
         for name in w.variables(aggregate):
             if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate)
+                names[name] = self._fresh(self.types[name], aggregate, name)
 
         def renamed(node: Any) -> Any:
             if isinstance(node, s.Var):
