@@ -143,7 +143,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups ordered_groups packed_runs exact_totals expressions __init__
+        groups ordered_groups group_statistics packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
