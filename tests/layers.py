@@ -208,8 +208,8 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata cautions heads inlining column_names optionals
-        names types lattice declarations schemas zones nulls ordered_heads program extending
-        validity
+        forms names signatures types lattice declarations schemas zones nulls ordered_heads
+        program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -61,9 +61,7 @@ from tests.oracle_values import (
     apply,
     chosen,
     clean,
-    subtract,
 )
-from tests.oracle_values import add as plus
 
 OK, POISON, VOID = 0, 1, 2
 FAILED: Any = type("Failed", (), {"__repr__": lambda self: "FAILED"})()

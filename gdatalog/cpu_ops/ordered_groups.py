@@ -114,8 +114,8 @@ def top(
     among = _hopeful(group, item, keys, most)
     if among is None:
         return _top_of_groups(group, item, item_key, keys, most)[0]
-    cut = [[column[among] for column in columns] for columns in (group, [item, item_key], keys)]
-    found = _top_of_groups(cut[0], *cut[1], cut[2], most)[0]
+    group, keys = ([column[among] for column in columns] for columns in (group, keys))
+    found, _ = _top_of_groups(group, item[among], item_key[among], keys, most)
     places: Array = among[found]
     return places
 

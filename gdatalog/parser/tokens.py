@@ -11,9 +11,17 @@ from gdatalog.values import INT_MAX, duration_from_text, timestamp_from_text
 
 VALUES = frozenset(
     {
-        "NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "DURATION", "BOOL", "NULL", "PARAM",
+        "NAME",
+        "WILDCARD",
+        "NUMBER",
+        "STRING",
+        "TIMESTAMP",
+        "DURATION",
+        "BOOL",
+        "NULL",
+        "PARAM",
         "VALUES",
-    }  # fmt: skip
+    }
 )
 MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # tokens of the fast path
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}

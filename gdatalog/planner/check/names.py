@@ -17,7 +17,6 @@ from typing import cast
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import (
     AGGREGATES,
     ALIASES,
@@ -39,8 +38,8 @@ from gdatalog.planner.check.catalog import (
     no_such_type,
 )
 from gdatalog.planner.check.column_names import ColumnNames
-from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.forms import expanded
+from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
     all_of,
