@@ -333,6 +333,9 @@ def test_rules_keep_zones() -> None:
             ("a(t) <- z(t, _), t > @2024-03-01.", ", Europe/Berlin"),
             ("a(t) <- t = @2024-03-01.", ", UTC"),
             ("?- n(t).", ""),
+            ("a(t + 3h) <- z(t, _).", ", Europe/Berlin"),
+            ("a(s) <- z(t, _), s - 1d = t.", ", Europe/Berlin"),
+            ("a(t - d) <- n(t), n(u), d = t - u.", ""),
         ]:
             frame = db.query(text).df()
             assert str(frame.dtypes.iloc[-1]) == f"datetime64[ns{zone}]"
@@ -378,6 +381,8 @@ def test_naive_and_zoned_times_are_not_compared() -> None:
             ("a(t) <- z(t), !n(t).", 18, "`t`", "a column of `n`"),
             ("a(t) <- z(t), n(u), distinct(t, u).", None, "`u`", "`t`"),
             ("a(s) <- z(t), n(u), s = seconds_between(t, u).", None, "`u`", "`t`"),
+            ("a(t - u) <- z(t), n(u).", None, "`u`", "`t`"),
+            ("a(t) <- z(t), n(u), t < u + 1h.", None, "`u + 1h`", "`t`"),
             ("a(t) <- n(t). a(t) <- z(t).", None, "`t`", "a column of `a`"),
         ]:
             with pytest.raises(gd.TypeMismatchError, match="a timestamp with the zone") as caught:

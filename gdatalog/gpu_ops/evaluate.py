@@ -24,12 +24,11 @@ from gdatalog.cpu_ops.expressions import (
     to_keys,
     to_values,
 )
-from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
+from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, chosen, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations
 from gdatalog.overhead import spending
-from gdatalog.plan.functions import NULLING
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill
@@ -91,7 +90,7 @@ class ExpressionOperations(RowOperations):
             return columns[expr.name], None
         if isinstance(expr, Constant):
             return self._constant(constant(expr, scope)[0]), None
-        if isinstance(expr, Apply) and expr.function in NULLING:
+        if isinstance(expr, Apply) and may_be_null(expr):
             return nulling(self.xp, partial(self._keys, scope=scope), expr, columns)
         values, failed = self._values(expr, columns, scope)
         return to_keys(values, expr.type), failed
@@ -99,7 +98,7 @@ class ExpressionOperations(RowOperations):
     def _values(self, expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
             return to_values(columns[expr.name], expr.type), None
-        if isinstance(expr, Apply) and expr.function in NULLING:
+        if may_be_null(expr):
             keys, failed = self._keys(expr, columns, scope)
             return to_values(keys, expr.type), failed
         if (
@@ -114,6 +113,8 @@ class ExpressionOperations(RowOperations):
             values = to_values(self._constant(key), expr.type)
             return values, self.xp.ones(1, dtype=bool) if fails else None
         assert isinstance(expr, Apply)
+        if expr.function == "if":
+            return chosen(self.xp, *[self._values(arg, columns, scope) for arg in expr.args])
         kind = expr.args[0].type
         ordered = expr.function in self.functions.order
         symbols = "symbol" in (arg.type for arg in expr.args)

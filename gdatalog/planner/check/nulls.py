@@ -21,7 +21,7 @@ from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import UNLESS_NULL, result_type
+from gdatalog.plan.functions import UNLESS_NULL, signature_of
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
@@ -184,7 +184,11 @@ class NullRule:
         items = self._atoms(items, known, tested)
         bound = known
         known = dict(bound)
-        defined, _ = self._bind(items, known)
+        defined, owned = self._bind(items, known)
+        narrowed = self._narrowed(items, known, owned)
+        for name, null in bound.items():
+            if null and not narrowed[name]:  # as all alternatives of a group test
+                tested[s.Var(name, self.own.span)] = None
         for item in items:
             for cond in self._needs(item, known, item in defined):
                 tested[cond] = None
@@ -428,6 +432,12 @@ class NullRule:
                 return expr, (expr,)
             case s.FunctionCall("coalesce", args):
                 return self._first([self._lift(arg, known) for arg in args], expr)
+            case s.FunctionCall("if", (test, *values)):
+                return self._choice(self._lift(test, known), values, known, expr)
+            case s.FunctionCall("=" | "!=", sides) if s.Null in map(type, sides):
+                other = self._lift(sides[type(sides[0]) is s.Null], known)
+                null = next(side for side in sides if type(side) is s.Null)
+                return replace(expr, args=(self._whole(other), null)), ()
             case s.FunctionCall() | s.Chain():
                 parts = [self._lift(part, known) for part in w.children(expr)]
                 conds = dict.fromkeys(cond for _, own in parts for cond in own)
@@ -437,6 +447,23 @@ class NullRule:
             case s.Aggregate():
                 return self._aggregate(expr, known)
         return expr, ()
+
+    def _choice(
+        self, test: Lifted, values: Sequence[s.Expr], known: Known, call: s.FunctionCall
+    ) -> Lifted:
+        """`if`: a test that is null does not hold."""
+        condition = self._whole(test)
+        if test[1]:
+            no = s.Const("bool", False, call.span)
+            condition = s.FunctionCall("coalesce", (condition, no), call.span)
+        lifted = [self._lift(value, known) for value in values]
+        parts = [self._whole(each) for each in lifted]
+        if not any(conds for _, conds in lifted):
+            return replace(call, args=(condition, *parts)), ()
+        # Both are keys, also a variable's: a null has no value.
+        parts = [s.FunctionCall(UNLESS_NULL, (part, part), call.span) for part in parts]
+        found = replace(call, args=(condition, *parts))
+        return found, (found,)
 
     def _first(self, args: Sequence[Lifted], call: s.FunctionCall) -> Lifted:
         """`coalesce` of these."""
@@ -464,11 +491,14 @@ class NullRule:
             case s.Chain(first, rest):
                 kind = self._type(first)
                 for op, operand in rest:
-                    kind = result_type(op, (kind, self._type(operand)))
+                    kinds = [kind, self._type(operand)]
+                    kind = signature_of(op, kinds).result_of(kinds)
                 return kind
             case s.FunctionCall(name, args):
                 kinds = list(map(self._type, args))
-                return kinds[0] if name == UNLESS_NULL else result_type(name, kinds)
+                if name == UNLESS_NULL:
+                    return kinds[0]
+                return signature_of(name, kinds).result_of(kinds)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets):
                 fixed: dict[str, TypeName] = {
                     "count": "int", "count_distinct": "int", "mean": "float",
@@ -477,8 +507,8 @@ class NullRule:
         found: TypeName = expr.type
         return found
 
-    def _fresh(self, kind: TypeName, at: Any) -> s.Var:
-        var = s.Var(f"~n{next(self._numbers)}", at.span)
+    def _fresh(self, kind: TypeName, at: Any, name: str = "v") -> s.Var:
+        var = s.Var(f"{name}~n{next(self._numbers)}", at.span)
         self.types[var.name] = kind
         return var
 
@@ -562,7 +592,7 @@ class NullRule:
         names: dict[str, s.Var] = {}
         for name in w.variables(aggregate):
             if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate)
+                names[name] = self._fresh(self.types[name], aggregate, name)
 
         def renamed(node: Any) -> Any:
             if isinstance(node, s.Var):

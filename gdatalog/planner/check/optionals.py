@@ -22,6 +22,7 @@ from typing import Any
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.bindings import Names, bound_by
 from gdatalog.planner.check.scopes import VALUE, local_name, rename, valued
 from gdatalog.planner.check.walk import (
@@ -34,6 +35,7 @@ from gdatalog.planner.check.walk import (
     contains_head_aggregate,
     count_variables,
     disjunction,
+    names_in,
     rebuild,
     variables,
     walk,
@@ -71,6 +73,7 @@ class Alternatives:
             if all_of(s.Optional, item):
                 binding = valued(conjunction(before, node.span), None)
                 known = bound_by(binding, bound | {VALUE.name}, aggregates=False) - owners.keys()
+                self._check_alike(item, before, known)
             parts.append(self.of(item, known))
             if not isinstance(item, s.Optional):
                 before.append(item)
@@ -90,6 +93,17 @@ class Alternatives:
                     message = f"`{name}` may be null: only {show(owners[name])} binds it"
                     hint = f"nest what reads it: `optional {{ {inner}, {what} }}`; "
                     hint += f"or let an atom before bind `{name}`"
+                    self.errors.append(SafetyError(message, var.span, hint=hint))
+                    return
+
+    def _check_alike(self, item: s.Literal, before: list[s.Literal], bound: Names) -> None:
+        """An error for a variable that only some alternatives before an optional body bind."""
+        some = names_in([atom for each in before for atom in _outside(s.Atom, each)]) - bound
+        for part in _outside(s.Optional, item):
+            for name, var in variables(part, s.Not, s.Aggregate).items():
+                if name in some:
+                    message = f"only some alternatives before {show(part)} bind `{name}`"
+                    hint = "write a rule for each combination of the alternatives"
                     self.errors.append(SafetyError(message, var.span, hint=hint))
                     return
 
@@ -190,3 +204,19 @@ def replaced(node: N, whole: Mapping[Any, Any]) -> N:
         return whole[part] if part in whole else rebuild(part, change)
 
     return rebuild(node, change)
+
+
+def are_apart(rule: CheckedRule) -> bool:
+    """Whether no two alternatives of a rule give the same row: it has them for optional bodies
+    only, and rows tell which of these have a match."""
+    groups: list[s.Or] = [] if rule.body is None else _outside(s.Or, rule.body)
+    told = {arg.name for arg in rule.head.args if isinstance(arg, s.Var)}
+    for group in groups:
+        none = [each for each in conjuncts(group.items[-1]) if type(each) is s.Not]
+        (found,) = [each for each in none if each.optional] or [None]
+        if found is None or len(group.items) > 2:
+            return False
+        inside = count_variables([found])
+        if any(name not in told for name in inside if inside[name] < rule.uses[name]):
+            return False
+    return True
