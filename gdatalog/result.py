@@ -323,7 +323,7 @@ class Result(Conversions):
             write_folder(path, [(part.tables(), len(part)) for part in self._cut(FILE)])
         else:
             with filled(path) as folder:
-                shape = TypedColumns(self.columns, self._relation.types)
+                shape = TypedColumns(self.columns, self.dtypes, self._relation.nullable)
                 far.keeper.write(far, shape, self._symbols, folder)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

@@ -95,6 +95,16 @@ def test_facts_files_have_nulls_by_a_word(tmp_path: Path) -> None:
             db.run(f'.output r(filename="{tmp_path}/r.facts", null="-")')
 
 
+def test_data_of_a_database_keep_what_is_nullable() -> None:
+    with gd.connect() as db:
+        db["t"] = [(1, "a"), (2, None)]
+        db["some"] = db["t"].head(1)
+        assert db.relations.schema("some").nullable == (False, True)
+        with pytest.raises(gd.DeviceError, match="'column1' may hold nulls"):
+            db["t"].to_cupy()
+        assert db["t"].to_dask().compute()["column1"].isna().tolist() == [False, True]
+
+
 def test_rows_that_are_inserted(tmp_path: Path) -> None:
     with gd.connect() as db:
         db["t"] = [(1, "a")]

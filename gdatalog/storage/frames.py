@@ -122,7 +122,9 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
-        if options.is_nullable(position) and isinstance(values, np.ndarray | TextColumn):
+        given = () if raw.table is None else raw.table.nullable[at : at + 1]
+        nullable = options.is_nullable(position) or (True in given and options.keeps(position))
+        if nullable and isinstance(values, np.ndarray | TextColumn):
             values = NullableColumn(values, np.zeros(len(values), dtype=np.bool_))
         types.append(kind)
         kinds.append(_kind(raw, at, kind))
