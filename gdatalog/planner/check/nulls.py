@@ -194,13 +194,16 @@ class NullRule:
         # Once more, with what the tests say.
         sure = {each.name for each in tested if isinstance(each, s.Var)}
         known = {name: null and name not in sure for name, null in bound.items()}
-        defined, chosen = self._bind(items, known)
+        defined, owned = self._bind(items, known)
         known.update(dict.fromkeys(sure & known.keys(), False))
+        narrowed = self._narrowed(items, known, owned)
         written = []
         for item in items:
-            own = chosen.get(item, ())
-            there = {name: null for name, null in known.items() if name not in own}
-            written.append(self._written(item, there, defined))
+            if isinstance(item, s.Or):
+                written.append(self._chosen(item, known, owned[item]))
+            else:
+                written.append(self._written(item, narrowed, defined))
+        known = narrowed
         span = body.span
         tests: list[s.Literal] = [
             s.Compare(each, (("!=", s.Null(self._type(each), span)),), span) for each in tested
@@ -251,40 +254,51 @@ class NullRule:
     def _bind(
         self, items: Sequence[s.Literal], known: Known
     ) -> tuple[Definitions, dict[s.Literal, set[str]]]:
-        """Notes what literals other than atoms bind. Returns equations and generators, and what
-        alternatives bind, and nothing before them."""
+        """Notes what literals other than atoms bind. Returns equations and generators, and the
+        variables that alternatives were the first to bind."""
         defined: Definitions = {}
-        chosen: dict[s.Literal, set[str]] = {}
-        self._define(items, known, defined)
-        waiting = [item for item in items if isinstance(item, s.Or)]
-        while waiting:
-            # Those come last of which some alternatives bind what others may bind.
-            found = next((item for item in waiting if not self._partly(item, known)), waiting[0])
-            name = self._partly(found, known)
-            if name:
-                message = f"`{own_name(name)}` may be null, and only some alternatives bind it"
-                hint = "write a rule for each combination of the alternatives"
-                raise TypeMismatchError(message, found.span, hint=hint)
-            before = set(known)
-            branches = [self._body(each, known)[1] for each in found.items]
-            for name in branches[0]:
-                if all(name in branch for branch in branches):
-                    known[name] = any(branch[name] for branch in branches)
-            chosen[found] = known.keys() - before
-            waiting.remove(found)
-            self._define(items, known, defined)
-        return defined, chosen
+        owned: dict[s.Literal, set[str]] = {item: set() for item in items if isinstance(item, s.Or)}
+        before = -1
+        while before != len(known):
+            before = len(known)
+            for item, own in owned.items():
+                branches = self._branches(item, known, own)
+                for name in branches[0]:
+                    if name not in known and all(name in branch for branch in branches):
+                        known[name] = any(branch[name] for branch in branches)
+                        own.add(name)
+            if before == len(known):
+                self._define(items, known, defined)
+        return defined, owned
 
-    def _partly(self, item: s.Or, known: Known) -> str | None:
-        """A variable that may be null, occurs elsewhere, and is bound by some alternatives only."""
-        branches = [self._body(each, known)[1] for each in item.items]
-        inside = w.count_variables([item])
-        for branch in branches:
-            for name, null in branch.items():
-                there = all(name in other for other in branches)
-                if null and not there and inside[name] < self.own.uses[name]:
-                    return name
-        return None
+    def _branches(self, item: s.Or, known: Known, own: Collection[str]) -> list[Known]:
+        """What is known behind each alternative."""
+        outer = {name: null for name, null in known.items() if name not in own}
+        return [self._body(each, outer)[1] for each in item.items]
+
+    def _narrowed(
+        self, items: Sequence[s.Literal], known: Known, owned: Mapping[s.Literal, set[str]]
+    ) -> Known:
+        """What is known behind all items: what each alternative tests is not null."""
+        found = dict(known)
+        for item in items:
+            if not isinstance(item, s.Or):
+                continue
+            branches = self._branches(item, known, owned[item])
+            inside = w.count_variables([item])
+            for name in dict.fromkeys(name for branch in branches for name in branch):
+                nulls = [branch[name] for branch in branches if name in branch]
+                if len(nulls) == len(branches):
+                    found[name] = found[name] and any(nulls)
+                elif any(nulls) and inside[name] < self.own.uses[name]:
+                    message = f"`{own_name(name)}` may be null, and only some alternatives bind it"
+                    hint = "write a rule for each combination of the alternatives"
+                    raise TypeMismatchError(message, item.span, hint=hint)
+        return found
+
+    def _chosen(self, item: s.Or, known: Known, own: Collection[str]) -> s.Literal:
+        outer = {name: null for name, null in known.items() if name not in own}
+        return w.disjunction([self._body(each, outer)[0] for each in item.items], item.span)
 
     def _define(self, items: Sequence[s.Literal], known: Known, defined: Definitions) -> None:
         """Notes what equations, generators and aggregates bind; collects the first two."""
@@ -376,8 +390,6 @@ class NullRule:
         match item:
             case s.Not(body):
                 return replace(item, body=self._body(body, known)[0])
-            case s.Or(items):
-                return w.disjunction([self._body(each, known)[0] for each in items], item.span)
             case s.Compare(left, ((op, right),)):
                 if item not in defined:
                     return self._compared(item, left, op, right, known)
