@@ -151,7 +151,7 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
-        columns = [var.name for var in shown]
+        columns = tuple([var.name for var in shown])
         cut = None if query.ordering is None else self._cut(query, columns)
         if len(self.errors) > before:
             return None, None

@@ -480,8 +480,9 @@ class NullRule:
         found: TypeName = expr.type
         return found
 
-    def _fresh(self, kind: TypeName, at: Any) -> s.Var:
-        var = s.Var(f"~n{next(self._numbers)}", at.span)
+    def _fresh(self, kind: TypeName, at: Any, like: str = "") -> s.Var:
+        """A variable; if it is `like` one of the program's, an aggregate counts its bindings."""
+        var = s.Var(f"{own_name(like)}~n{next(self._numbers)}", at.span)
         self.types[var.name] = kind
         return var
 
@@ -565,7 +566,7 @@ class NullRule:
         names: dict[str, s.Var] = {}
         for name in w.variables(aggregate):
             if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate)
+                names[name] = self._fresh(self.types[name], aggregate, name)
 
         def renamed(node: Any) -> Any:
             if isinstance(node, s.Var):
