@@ -90,9 +90,9 @@ PROFILES = {
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp", "date"),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date", "duration"),
         features=frozenset(
-            {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
+            {"compute", "if", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),
     ),
     # What SQL can say too: no recursion, nothing that fails.

@@ -162,6 +162,13 @@ class Body:
 
         if drawing.has("null", 15):
             return FunctionCall("coalesce", (part(kind), part(kind)))
+        if drawing.has("if", 12):
+            of = self.some_type()
+            ops = EQUAL if of == "bool" else ORDER + EQUAL
+            test: Expr = FunctionCall(drawing.pick(ops), (part(of), part(of)))
+            if drawing.chance(20):
+                test = FunctionCall("lnot", (test,))
+            return FunctionCall("if", (test, part(kind), part(kind)))
         if kind == "int":
             name = drawing.pick(("+", "-", "*", "min", "max", "band", "bxor", "neg", "abs", "text"))
             if drawing.has("fail", 25):
@@ -173,7 +180,12 @@ class Body:
             if name == "text" and drawing.has("function", 100):
                 if "timestamp" in drawing.profile.types and drawing.chance(40):
                     of = "date" if "date" in drawing.profile.types else "timestamp"
-                    return FunctionCall(drawing.pick(("year", "month", "day")), (part(of),))
+                    units = ("year", "month", "day", "weekday")
+                    if of == "timestamp":
+                        units = (*units, "hour", "second")
+                    return FunctionCall(drawing.pick(units), (part(of),))
+                if drawing.chance(30):
+                    return FunctionCall("position", (drawing.constant("symbol"), part("symbol")))
                 return FunctionCall("strlen", (part("symbol"),))
             if name == "to_number" and drawing.has("function", 100):
                 return FunctionCall(name, (part("symbol"),))
@@ -207,13 +219,39 @@ class Body:
                     FunctionCall("substr", (part("symbol"), small, Const("int", 1))),
                     FunctionCall("split_part", (part("symbol"), Const("symbol", "-"), small)),
                     FunctionCall("to_string", (part(drawing.pick(("int", "bool", "float"))),)),
+                    FunctionCall("trim", (part("symbol"),)),
+                    FunctionCall(
+                        "replace", (part("symbol"), *map(drawing.constant, ["symbol"] * 2))
+                    ),
+                    FunctionCall("regex_extract", (part("symbol"), Const("symbol", "[a-z]+-?"))),
+                    FunctionCall(
+                        "format", (Const("symbol", "<{}|{:>3}>"), part("int"), part(kind))
+                    ),
+                    FunctionCall("format_time", (part("timestamp"), Const("symbol", "%d.%m.%Y"))),
                 ]
             )
         if kind == "bool":
             if drawing.chance(50):
                 return FunctionCall("lnot", (part("bool"),))
             return FunctionCall("contains", (drawing.constant("symbol"), part("symbol")))
-        return FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))
+        if kind in ("timestamp", "date") and drawing.chance(30):
+            units = ("week", "month", "quarter", "year")
+            return FunctionCall("date_trunc", (Const("symbol", drawing.pick(units)), part(kind)))
+        times = [FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))]
+        if kind == "date":
+            times.append(
+                FunctionCall(
+                    "+", (part(kind), Const("duration", drawing.pick((0, 86_400 * 10**9))))
+                )
+            )
+        elif kind in ("timestamp", "duration"):
+            name = drawing.pick(("+", "-"))
+            times.append(FunctionCall(name, (part(kind), self.of_type("duration", deeper))))
+        if kind == "duration":
+            of = drawing.pick(("timestamp", "date", kind))
+            times.append(FunctionCall("-", (part(of), part(of))))
+            times.append(FunctionCall("*", (part(kind), Const("int", drawing.number(-2, 3)))))
+        return drawing.pick(times)
 
     # --------------------------------------------------------------------------------- extras
 

@@ -21,18 +21,19 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from tests.draw_bodies import Body, Scope
-from tests.oracle_values import Ts, Value, nulls_last
+from tests.oracle_values import Dur, Ts, Value, nulls_last
 
 DAY = 86_400_000_000_000
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
 GROUPS = frozenset({"negate", "group", "or", "body"})
-ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion"}
+ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion", "if"}
 LITTLE: dict[str, Sequence[Any]] = {
     "int": range(5),
     "float": (0.0, 0.5, 1.0, 1.5, -2.0, 0.25),
     "symbol": ("a", "b", "ab", "", "B", "é", "12", "a-b"),
     "bool": (False, True),
     "timestamp": (Ts(0), Ts(DAY), Ts(31 * DAY + 500_000_000), Ts(-DAY)),
+    "duration": (Dur(0), Dur(DAY), Dur(-DAY), Dur(500_000_000)),
     "date": (Ts(0), Ts(DAY), Ts(31 * DAY), Ts(-DAY)),  # to the oracle, their midnights
 }
 RARE = {
@@ -109,6 +110,8 @@ class Drawing:
         value = self.value(kind)
         if isinstance(value, Ts):
             return Const("timestamp", value.ns)
+        if isinstance(value, Dur):
+            return Const("duration", value.ns)
         return Const(kind, value)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------ relations

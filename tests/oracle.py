@@ -50,7 +50,18 @@ from tests.oracle_heads import (
 from tests.oracle_normal import Gen, Neg, Normaliser, Opt, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
-from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean
+from tests.oracle_values import (
+    COMPARE,
+    Dur,
+    Failure,
+    Ts,
+    Value,
+    Void,
+    aggregate,
+    apply,
+    chosen,
+    clean,
+)
 
 OK, POISON, VOID = 0, 1, 2
 FAILED: Any = type("Failed", (), {"__repr__": lambda self: "FAILED"})()
@@ -264,6 +275,9 @@ class Oracle:
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)
         if isinstance(arg, FunctionCall):
+            if arg.name in ("if", "case"):
+                place = chosen(arg.args, lambda test: self.head_value(test, group, envs))
+                return self.head_value(arg.args[place], group, envs)
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
         if isinstance(arg, Cast):
             return self.head_value(arg.operand, group, envs)
@@ -384,7 +398,7 @@ class Oracle:
         """Bind `name`, the one unbound variable of `path`, so that `path` has the value."""
         target = value if not isinstance(value, Expr) else self.value(value, env)
         while not isinstance(path, Var):
-            assert isinstance(path, FunctionCall) and isinstance(target, int | None)
+            assert isinstance(path, FunctionCall) and isinstance(target, int | Ts | Dur | None)
             if len(path.args) == 1:
                 path, target = path.args[0], apply("-", [target])
             elif name in names(path.args[0]):
@@ -437,6 +451,8 @@ class Oracle:
                 return None
             case Const("timestamp", value):
                 return Ts(value)
+            case Const("duration", value):
+                return Dur(value)
             case Const("float", value):
                 return clean(float(value))
             case Const(_, value):
@@ -449,6 +465,8 @@ class Oracle:
                 return env[name]
             case Cast(operand):
                 return self.value(operand, env)
+            case FunctionCall("if" | "case", args):
+                return self.value(args[chosen(args, lambda test: self.value(test, env))], env)
             case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")

@@ -13,6 +13,7 @@ from tests.oracle_normal import Gen, Neg, Opt, names
 ORDERED = {
     *("row_number", "rank", "dense_rank", "lag", "lead", "running_sum"),
     *("top", "arg_max", "arg_min", "string_agg"),
+    *("median", "quantile", "stddev", "var", "mode", "corr"),
 }
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
 

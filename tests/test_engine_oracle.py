@@ -45,7 +45,7 @@ from tests.draw import (
 )
 from tests.examples import EXAMPLES
 from tests.oracle import TooLong, evaluate
-from tests.oracle_values import Failure, Ts, Value, canonical
+from tests.oracle_values import Dur, Failure, Ts, Value, canonical
 from tests.reduce import reduced
 from tests.sql import Unsupported, run_sql
 
@@ -64,6 +64,7 @@ DTYPES = {
     "symbol": "str",
     "bool": "bool",
     "timestamp": "datetime64[ns, UTC]",
+    "duration": "timedelta64[ns]",
 }
 CHUNKS = (1, 3, 17)
 
@@ -75,7 +76,7 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
     """With the exact dtypes, so that an empty relation has types too."""
     columns = {}
     for at, kind in enumerate(types):
-        values = [row[at].ns if isinstance(row[at], Ts) else row[at] for row in rows]
+        values = [row[at].ns if isinstance(row[at], Ts | Dur) else row[at] for row in rows]
         if None in values and kind != "date":
             columns[f"c{at}"] = nullable_series(kind, values)
         elif kind == "timestamp":
@@ -99,6 +100,8 @@ def nullable_series(kind: str, values: list[Any]) -> pd.Series:
 def plain(value: Any) -> Value:
     if isinstance(value, dt.date):
         return Ts(pd.Timestamp(value).value)
+    if isinstance(value, dt.timedelta):
+        return Dur(pd.Timedelta(value).value)
     return value
 
 

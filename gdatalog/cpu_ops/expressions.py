@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, chosen, compare
 from gdatalog.errors import Caution, EvaluationError, Span
 from gdatalog.plan.functions import NULLING, UNLESS_NULL
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
@@ -173,6 +173,8 @@ def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | N
     compared = _compared_keys(expr, columns, scope)
     if compared is not None:
         return compared, None
+    if expr.function == "if":
+        return chosen(np, *[_values(arg, columns, scope) for arg in expr.args])
     args, failed = [], None
     for arg in expr.args:
         values, bad = _values(arg, columns, scope)

@@ -13,7 +13,15 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.conversions import Named, Parenthesised, Signed, arguments, literal, value
+from gdatalog.parser.conversions import (
+    Named,
+    Parenthesised,
+    Signed,
+    arguments,
+    conditions,
+    literal,
+    value,
+)
 from gdatalog.parser.heads import heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
@@ -51,7 +59,7 @@ def grouped(parts: list[Any]) -> s.Expr:
 
 
 def _is_number(operand: object) -> bool:
-    return type(operand) is s.Const and operand.type in ("int", "float")
+    return type(operand) is s.Const and operand.type in ("int", "float", "duration")
 
 
 def _in_range(operand: Any) -> s.Expr:
@@ -127,7 +135,9 @@ def _apply(done: list[_OperatorRun], operator: tuple[int, Token, bool]) -> None:
     done[-1].apply(token.value, tight, right)
 
 
-_CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp", "BOOL": "bool"}
+_CONSTANTS: dict[str, TypeName] = {
+    "STRING": "symbol", "TIMESTAMP": "timestamp", "DURATION": "duration", "BOOL": "bool",
+}  # fmt: skip
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 
@@ -159,7 +169,7 @@ def param(parts: Parts) -> s.Param:
 def call(parts: Parts) -> s.Expr:
     token = parts[0]
     span = Span(token.source, token.start, parts[-1].end)
-    args, columns = arguments(parts[2:-1:2])
+    args, columns = arguments(conditions(token.value, parts[2:-1:2]))
     if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
         return s.Cast(args[0], args[1].name, span)
     return s.FunctionCall(token.value, args, span, columns)

@@ -88,11 +88,18 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
             return " ".join(parts), tight
         case s.FunctionCall("-", (operand,)):
-            if isinstance(operand, s.Const) and operand.type in ("int", "float"):
+            if isinstance(operand, s.Const) and operand.type in ("int", "float", "duration"):
                 return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall("unless null", (value, *_)):  # of the checks
             return _tightness(value)
+        case s.FunctionCall("if" | "case" as name, args):
+            last = len(args) - 1
+            shown = [
+                _value(arg) if at % 2 or at == last else _condition(arg)
+                for at, arg in enumerate(args)
+            ]
+            return f"{name}({', '.join(shown)})", _WHOLE
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
         case s.Window(name, args, partition, keys):
@@ -112,6 +119,19 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             if not parted and not down:
                 return f"{kind}({_list(targets)})", _WHOLE
             return _tightness(s.Window(kind, targets[:at], targets[at:end], keys))
+
+
+def _condition(node: s.Expr) -> str:
+    """Formats a condition of `if` or `case`."""
+    match node:
+        case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">=" as op, (left, right)):
+            return f"{_value(left)} {op} {_value(right)}"
+        case s.FunctionCall("land" | "lor" as op, (left, right)):
+            sign = "," if op == "land" else ";"
+            return f"({_condition(left)}{sign} {_condition(right)})"
+        case s.FunctionCall("lnot", (inner,)):
+            return f"!({_condition(inner)})"
+    return _value(node)
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")

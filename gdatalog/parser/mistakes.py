@@ -253,7 +253,7 @@ def _misplaced(failure: Failure) -> ParseError | None:
     if token is None:
         return None
     where = failure.innermost
-    if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
+    if token.type in ("COMPARE", "EQUAL", "IN") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
         return mistake("an argument is a value, not a condition", token.span, hint)
     if token.type == "SEMICOLON" and where == "call":

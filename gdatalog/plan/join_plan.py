@@ -19,6 +19,9 @@ from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
+# Types whose `+` and `-`, which wrap, can be undone.
+SOLVED: frozenset[TypeName] = frozenset({"int", "timestamp", "duration"})
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:

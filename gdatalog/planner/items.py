@@ -105,21 +105,23 @@ def _occurring(expr: p.Expr) -> list[str]:
 
 
 def _solve(side: p.Expr, value: p.Expr) -> list[tuple[p.Slot, p.Expr]]:
-    """Inverts `+` and `-` of ints until a variable stands alone."""
+    """Inverts `+` and `-` of ints and times until a variable stands alone."""
+    if isinstance(side, p.Slot):
+        return [(side, value)]
+    if not isinstance(side, p.Apply) or not p.SOLVED.issuperset([arg.type for arg in side.args]):
+        return []
     match side:
-        case p.Slot():
-            return [(side, value)]
-        case p.Apply("-", (a,), "int", span):
-            return _solve(a, p.Apply("-", (value,), "int", span))
-        case p.Apply("+", (a, b), "int", span):
+        case p.Apply("-", (a,), kind, span):
+            return _solve(a, p.Apply("-", (value,), kind, span))
+        case p.Apply("+", (a, b), _, span):
             ways = (
-                (a, p.Apply("-", (value, b), "int", span)),
-                (b, p.Apply("-", (value, a), "int", span)),
+                (a, p.Apply("-", (value, b), a.type, span)),
+                (b, p.Apply("-", (value, a), b.type, span)),
             )
-        case p.Apply("-", (a, b), "int", span):
+        case p.Apply("-", (a, b), _, span):
             ways = (
-                (a, p.Apply("+", (value, b), "int", span)),
-                (b, p.Apply("-", (a, value), "int", span)),
+                (a, p.Apply("+", (value, b), a.type, span)),
+                (b, p.Apply("-", (a, value), b.type, span)),
             )
         case _:
             return []

@@ -72,7 +72,7 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 
 
 def unmarked(cells: Any) -> Any:
-    """The cells of a text file without marks: empty texts."""
+    """The cells of a text file, with empty texts in place of marks."""
     return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
 
 
@@ -157,6 +157,8 @@ def taken(column: Any, keep: Array) -> Any:
         column = fetched(column)
     if isinstance(column, list | tuple):
         return [value for value, kept in zip(column, keep.tolist(), strict=True) if kept]
+    if type(column).__module__.startswith("polars"):
+        column = arrow_array(column)
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
         if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
@@ -298,12 +300,14 @@ def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) 
     first = next((name for name in counts if name in typed), None)
     if first is not None and options.nulls == "keep" and not options.keeps(names.index(first)):
         cures.insert(0, f"declare it {first}: {typed[first]}? to keep nulls")
-    if raw.source == "text" and options.nulls == "keep" and raw.whole is None:
+    if (raw.source, options.nulls, raw.whole, options.null) == ("text", "keep", None, None):
         at, mask = next(
             (at, mask) for (_, at, _), mask in zip(picked, masks, strict=True) if mask.any()
         )
-        (word,) = list(taken(unmarked(raw.columns[at]), np.arange(raw.length) == mask.argmax()))
-        if str(word).strip():
+        cells = raw.columns[at]
+        cells = as_arrow(cells) if isinstance(cells, TextColumn) else unmarked(cells)
+        words = (str(cell) for cell in taken(cells, mask) if str(cell).strip())
+        if (word := next(words, None)) is not None:
             cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
     if whole and not options.with_nodes:
         some = ", ".join(f'"{name}"' for name in whole) if len(whole) <= 12 else "..."

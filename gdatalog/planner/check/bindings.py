@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.parser import syntax as s
+from gdatalog.plan.join_plan import SOLVED
 from gdatalog.planner.check.walk import Node, children, variables, walk
 from gdatalog.values import TypeName
 
@@ -19,8 +20,8 @@ def bound_by(
 ) -> Names:
     """The variables that are bound after `literal`, including those of `bound`.
 
-    `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
-    `aggregates=False`, aggregates bind nothing.
+    `+` and `-` are solved for ints, timestamps and durations only; without `types`, every variable
+    is taken for an int. With `aggregates=False`, aggregates bind nothing.
     """
     found = set(bound)
     _bind(literal, found, types, aggregates)
@@ -123,7 +124,9 @@ def solvable(
             if len(waiting) != 1:
                 return None
             solved = solvable(waiting[0], bound, types, aggregates)
-            if solved is None or (types is not None and types.get(solved, "int") != "int"):
+            if solved is None or (types is not None and types.get(solved, "int") not in SOLVED):
+                return None
+            if types is not None and "date" in [types.get(name) for name in variables(expr)]:
                 return None
             return solved
         case _:

@@ -17,7 +17,16 @@ from typing import cast
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
+from gdatalog.plan.functions import (
+    AGGREGATES,
+    ALIASES,
+    ANY,
+    FUNCTIONS,
+    GENERATORS,
+    HIDDEN,
+    ORDERED,
+    TYPES,
+)
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
@@ -29,6 +38,7 @@ from gdatalog.planner.check.catalog import (
     no_such_type,
 )
 from gdatalog.planner.check.column_names import ColumnNames
+from gdatalog.planner.check.forms import expanded
 from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
@@ -410,6 +420,10 @@ class NameResolution:
         elif name in FUNCTIONS:
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self._function_arity(call, name)
+            else:
+                return expanded(s.FunctionCall(name, args, call.span), self._fail)
+        elif name in HIDDEN and not name.isidentifier():
+            pass  # a comparison in a condition
         elif name in AGGREGATES or name in GENERATORS or name == "distinct":
             self._not_here(call)
         elif name in self.catalog.relations:
@@ -428,7 +442,9 @@ class NameResolution:
         forms: list[str] = []
         for signature in FUNCTIONS[name]:
             least = len(signature.params) if signature.least is None else signature.least
-            counts.append(f"{least}{' or more' if signature.variadic else ''}")
+            most = len(signature.params)
+            or_more = " or more" if signature.variadic else f" or {most}" * (most > least)
+            counts.append(f"{least}{or_more}")
             kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
             forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
         takes = either(counts)

@@ -21,7 +21,7 @@ from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import UNLESS_NULL, result_type
+from gdatalog.plan.functions import UNLESS_NULL, signature_of
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
@@ -467,11 +467,14 @@ class NullRule:
             case s.Chain(first, rest):
                 kind = self._type(first)
                 for op, operand in rest:
-                    kind = result_type(op, (kind, self._type(operand)))
+                    kinds = [kind, self._type(operand)]
+                    kind = signature_of(op, kinds).result_of(kinds)
                 return kind
             case s.FunctionCall(name, args):
                 kinds = list(map(self._type, args))
-                return kinds[0] if name == UNLESS_NULL else result_type(name, kinds)
+                if name == UNLESS_NULL:
+                    return kinds[0]
+                return signature_of(name, kinds).result_of(kinds)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets):
                 fixed: dict[str, TypeName] = {
                     "count": "int", "count_distinct": "int", "mean": "float",

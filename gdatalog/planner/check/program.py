@@ -249,6 +249,8 @@ def _infer(
     for rule in rules:
         types.see(rule)
     if not types.errors:
+        if types.choices:
+            types.settle_choices()
         types.settle_lists()
         types.settle_open()
     return types

@@ -52,7 +52,7 @@ def _schema(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "data", "describe", "RELATION", "its columns: nulls, distinct, least and greatest values",
+    "data", "describe", "RELATION", "its columns: nulls, distinct, least, greatest values",
     ".describe edge",
     more="Evaluates the relation. Texts are compared by code points.",
 )  # fmt: skip

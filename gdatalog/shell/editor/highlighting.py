@@ -31,6 +31,7 @@ from gdatalog.shell.typed import (
 KINDS = {
     "NUMBER": "number",
     "TIMESTAMP": "number",
+    "DURATION": "number",
     "PLAN_TEXT": "number",
     "STRING": "string",
     "BOOL": "constant",
