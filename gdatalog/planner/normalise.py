@@ -136,9 +136,9 @@ class Normaliser:
                     return
                 found.append(self._test(body.expr, "!match", found))
                 return
-            case s.Compare(rest=((op, right),)) if (
-                shared.issuperset(w.variables(body)) and not _may_be_empty(body)
-            ):
+            case s.Compare(rest=((op, right),)) if shared.issuperset(
+                w.variables(body)
+            ) and not _may_be_empty(body):
                 self._compare(_NEGATED[op], body.first, right, body, found)
                 return
         self.negative = not self.negative

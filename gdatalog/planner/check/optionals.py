@@ -36,6 +36,7 @@ from gdatalog.planner.check.walk import (
     count_variables,
     disjunction,
     names_in,
+    no_match_of,
     rebuild,
     variables,
     walk,
@@ -212,10 +213,10 @@ def are_apart(rule: CheckedRule) -> bool:
     groups: list[s.Or] = [] if rule.body is None else _outside(s.Or, rule.body)
     told = {arg.name for arg in rule.head.args if isinstance(arg, s.Var)}
     for group in groups:
-        none = [each for each in conjuncts(group.items[-1]) if isinstance(each, s.Not)]
-        if len(group.items) > 2 or not any(each.optional for each in none):
+        none = no_match_of(group)
+        if none is None or len(group.items) > 2:
             return False
-        inside = count_variables(none)
+        inside = count_variables([none])
         if any(name not in told for name in inside if inside[name] < rule.uses[name]):
             return False
     return True
