@@ -24,7 +24,7 @@ from gdatalog.storage.load_options import LoadOptions, row_count
 from gdatalog.storage.places import DataPlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, NullableColumn, TextColumn
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName, constant_text
 
 # The wanted columns: the name of each, its position in the data, and its declared type.
 Picked = Sequence[tuple[str, int, TypeName | None]]
@@ -74,6 +74,18 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 def unmarked(cells: Any) -> Any:
     """The cells of a text file, with empty texts in place of marks."""
     return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
+
+
+def check_nullable(column: NullableColumn, kind: TypeName, place: DataPlace) -> None:
+    """Raises if a value has the key of a null."""
+    if kind in ("int", "timestamp", "duration"):
+        odd: Array = (column.values == NULL) & ~column.missing
+        if odd.any():
+            value = constant_text(kind, NULL)
+            message = f"a column with missing values cannot hold {value}: its key is that of a null"
+            name = place.column
+            hint = f'fill={{"{name}": ...}} or nulls="drop" leaves no nulls'
+            raise place.error(int(odd.argmax()), message, hint)
 
 
 def _among(place: DataPlace, there: Array) -> SomeRows:
