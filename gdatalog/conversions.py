@@ -152,7 +152,7 @@ class Conversions:
         """
         far = self._far
         if far is not None:
-            shape = TypedColumns(self.columns, self.dtypes, self._relation.nullable)
+            shape = TypedColumns(self.columns, self._relation.types, self._relation.nullable)
             return far.keeper.to_dask(far, shape, self._symbols)
         from gdatalog.storage.export import to_dask
 

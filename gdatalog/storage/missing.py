@@ -65,7 +65,7 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
             found = np.array([cell == null for cell in cells], dtype=np.bool_)
         else:
             found = np.asarray(pc.equal(cells, null).fill_null(False), dtype=np.bool_)
-    if marked and getattr(column, "null_count", 0):
+    if marked and has_marks(column):
         empty = np.asarray(column.is_null(), dtype=np.bool_)
         found = empty if found is None else found | empty
     return found
@@ -73,7 +73,11 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 
 def unmarked(cells: Any) -> Any:
     """The cells of a text file, with empty texts in place of marks."""
-    return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
+    return cells.fill_null("") if has_marks(cells) else cells
+
+
+def has_marks(cells: Any) -> bool:
+    return not isinstance(cells, list | TextColumn) and cells.null_count > 0
 
 
 def check_nullable(column: NullableColumn, kind: TypeName, place: DataPlace) -> None:
