@@ -313,7 +313,7 @@ class Session:
         """Reports the warnings of an execution, also about parameters `given` for its text that
         have no effect."""
         self.warn([*execution.cautions, *execution.ignored(given or ())])
-        for name in list(self.with_nulls):
+        for name in [*self.with_nulls]:
             self._tell_of_nulls(name, execution)
 
     def _tell_of_nulls(self, name: str, execution: Execution) -> None:

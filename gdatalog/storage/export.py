@@ -144,7 +144,7 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     if isinstance(column, NullableColumn):
         whole = _pandas_column(kind, column.values, True)
         if kind == "date":
-            days: Array = whole.to_numpy()
+            days: Array = whole.to_numpy(copy=True)
             days[column.missing] = None
             return pd.Series(days, dtype=object)
         own: Any = _NULLABLE.get(kind)
