@@ -163,7 +163,7 @@ ORDER = {
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows index_lookup fallback in_cells signed_sum
+        __init__ operator hand_over join joins rows index_lookup fallback in_cells signed_sum
         over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
@@ -197,8 +197,8 @@ ORDER = {
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects grouped_rows nest cells labels stored
-        slices page_schedule placement schedule
+        __init__ join_plan functions conditions effects rest_of_join grouped_rows nest cells labels
+        stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values

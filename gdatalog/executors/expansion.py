@@ -6,7 +6,7 @@ whose shortest list differs run in groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Roots
@@ -22,6 +22,8 @@ from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieL
 # shared by the rows that agree in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
 Lists = ListEntries | ListRanges
+# Runs a step (0), or what follows it (1), over all rows of a frontier; False: it cannot.
+Deeper = Callable[[int, Frontier], bool]
 
 
 @dataclass(slots=True)
@@ -66,11 +68,15 @@ def _others(lookups: dict[int, Lookup], expanded: int) -> tuple[list[Lookup], li
 class FrontierExpansion:
     """The children of one frontier under one step."""
 
-    def __init__(self, walk: LevelWalk, frontier: Frontier, sink: Sink) -> None:
+    def __init__(
+        self, walk: LevelWalk, frontier: Frontier, sink: Sink, deeper: Deeper | None = None
+    ) -> None:
+        """`deeper`: takes the rows that are left after a chunk, if it can."""
         self.walk = walk
         self.ops = walk.ops
         self.frontier = frontier
         self.sink = sink
+        self._deeper = deeper
         self.tried = 0
         self.values: Array | None = None  # number of values per row, if `counts` weights them
         self.met: Frontier | None = None  # the rows of intersections, if rows share them
@@ -178,18 +184,31 @@ class FrontierExpansion:
         """The one row of the frontier, times all values of the roots."""
         xp, frontier = self.ops.xp, self.frontier
         asked = any(self._asks(part) for part in step.participants)
-        for _, _, skip, take, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+
+        def child_of(start: int, end: int) -> Frontier:
+            own: dict[Key, Array] = {step.variable: values[start:end]}
+            child = Frontier(end - start, frontier, xp.zeros(end - start, dtype=xp.int64), own)
+            self._add_nodes(step, child, {ROOTS: xp.arange(start, end)} if asked else {})
+            child.level, child.whole = step.variable, end - start == len(values)
+            return child
+
+        for _, _, skip, _, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
             if skip:
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None and not wanted[0]:
                     return
+                if self._deeper is not None and self._deeper(1, child_of(skip, len(values))):
+                    self.tried += len(values) - skip
+                    return
             self.tried += size
-            own: dict[Key, Array] = {step.variable: values[skip : skip + size]}
-            child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
-            self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
-            child.level, child.whole = step.variable, take < 0
-            yield child
+            yield child_of(skip, skip + size)
+
+    def _handed(self, frontier: Frontier, first: int | None) -> bool:
+        """Whether the rows from this one on (None: within a list) have run deeper."""
+        if self._deeper is None or first is None:
+            return False
+        return self._deeper(0, frontier.take(self.ops.xp.arange(first, frontier.size)))
 
     def _fused(
         self, step: Join, choices: Sequence[Lists], tests: Sequence[Comparison], way: str
@@ -213,9 +232,11 @@ class FrontierExpansion:
         self, step: Join, level: LevelKernel, sources: Sequence[int]
     ) -> Iterator[Frontier]:
         limits, frontier = self.walk.limits, self.frontier
-        start, more = 0, True
+        start, more, row = 0, True, None
         while more:
             if start:
+                if self._handed(frontier, row):
+                    return
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None:
@@ -227,7 +248,7 @@ class FrontierExpansion:
             child = Frontier(len(found.values), frontier, found.rows, {step.variable: found.values})
             self._add_nodes(step, child, {sources[n]: at for n, at in found.places.items()})
             child.level, child.whole = step.variable, found.whole
-            start, more = found.stop, found.stop < level.total
+            start, more, row = found.stop, found.stop < level.total, found.row
             if not more and not begun:
                 yield child
                 return
@@ -404,6 +425,8 @@ class FrontierExpansion:
         sought, names = _others(self._lookups(step, frontier, lists.source), lists.source)
         placed = lists.source in names
         for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
+            if low and self._handed(frontier, None if skip else low):
+                return
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
             if not whole:

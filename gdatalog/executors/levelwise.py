@@ -177,8 +177,14 @@ class Levelwise(LevelWalk):
         self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> Generator[tuple[int, Frontier], None, None]:
         """Yields a step's output rows in pieces, and the step that follows."""
-        step = steps[at]
-        expansion = FrontierExpansion(self, frontier, sink)
+        step, deeper = steps[at], None
+        if self.deeper is not None:
+            take, place = self.deeper.take, at
+
+            def deeper(skipped: int, rows: Frontier) -> bool:
+                return take(steps, place + skipped, rows, sink)
+
+        expansion = FrontierExpansion(self, frontier, sink, deeper)
         if isinstance(step, p.Generate):
             children = expansion.generate(step, steps[at + 1 :])
         else:

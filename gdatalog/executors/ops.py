@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 class RowsOfKernel(Protocol):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
-    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+    list's number; the entry to go on from, and the row that begins there, if one does; and whether
+    the lists of these rows are whole."""
 
     @property
     def rows(self) -> Array: ...
@@ -30,6 +31,9 @@ class RowsOfKernel(Protocol):
 
     @property
     def stop(self) -> int: ...
+
+    @property
+    def row(self) -> int | None: ...
 
     @property
     def whole(self) -> bool: ...

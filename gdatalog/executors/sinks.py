@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -82,6 +82,14 @@ class StepCounts:
         self.seconds += other.seconds
 
 
+class DeeperLoops(Protocol):
+    """What takes rows of a level that are more than a chunk."""
+
+    def take(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, /) -> bool:
+        """Runs the steps from `at` on over the rows of a frontier, depth-first; False if it
+        cannot."""
+
+
 @dataclass(slots=True)
 class LevelWalk(ABC):
     """The part of `Levelwise` that expansions and aggregates use."""
@@ -95,6 +103,7 @@ class LevelWalk(ABC):
     thresholds: Thresholds = Thresholds()
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
+    deeper: DeeperLoops | None = None
 
     @abstractmethod
     def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:

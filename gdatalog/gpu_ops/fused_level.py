@@ -26,12 +26,14 @@ SMALL = 1 << 18  # entries of an array that is kept whole if few of them are use
 
 class FusedRows(NamedTuple):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
-    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+    list's number; the entry to go on from, and the row that begins there, if one does; and whether
+    the lists of these rows are whole."""
 
     rows: Array
     values: Array
     places: dict[int, Array]
     stop: int
+    row: int | None
     whole: bool
 
 
@@ -123,20 +125,22 @@ class FusedLevel:
             count = room
         else:
             stop = min(start + most, self.total)
-        whole = not self._cut
+        whole, row = not self._cut, None
         if start or stop < self.total:
-            count, stop, whole = self._whole_rows(kept[0], count, start, stop)
+            count, stop, row, whole = self._whole_rows(kept[0], count, start, stop)
         self.tried += stop - start
         if 4 * count < room and room > SMALL:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
         places = dict(zip(self._text.places, kept[2:], strict=True))
-        return FusedRows(kept[0], kept[1], places, stop, whole)
+        return FusedRows(kept[0], kept[1], places, stop, row, whole)
 
-    def _whole_rows(self, rows: Array, count: int, start: int, stop: int) -> tuple[int, int, bool]:
+    def _whole_rows(
+        self, rows: Array, count: int, start: int, stop: int
+    ) -> tuple[int, int, int | None, bool]:
         """How many rows to keep, and where to stop, so that no list is cut, unless it fills them
-        all; and whether none is cut."""
+        all; the row that begins there, if one does; and whether none is cut."""
         ops, xp, ends = self.ops, self.ops.xp, self._ends
         assert ends is not None
         at = xp.searchsorted(ends, xp.asarray([start, stop]), side="right")
@@ -145,7 +149,8 @@ class FusedLevel:
         begin, end = (edge if row else 0 for row, edge in zip((first, last), before, strict=True))
         if start < end < stop:
             count, stop = left, end  # the list that begins there comes with the next rows
-        return count, stop, not self._cut and begin == start and stop in (end, self.total)
+        whole = not self._cut and begin == start and stop in (end, self.total)
+        return count, stop, last if stop == end else None, whole
 
     def counts(self) -> Array:
         """How many entries of each row remain. Waits for the number of candidates."""

@@ -11,6 +11,7 @@ from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
 from gdatalog.engine.device import CPU
 from gdatalog.engine.parallel import run_together
+from gdatalog.engine.rules.hand_over import HandOver, hands_over
 from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
@@ -135,6 +136,9 @@ class JoinRun:
         seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
         beside = inputs.scope, limits, seen, inputs.lasting, context.thresholds
         walk = Levelwise(tries, ops, *beside)
+        handed = None
+        if inputs.lasting is None and hands_over(context):
+            handed = walk.deeper = HandOver(join, tries, inputs, self.plan.relation, seen)
         here = context.device is CPU
         most = _rows_at_hand(join, tries, limits.chunk) if here else 0
         held = most * levels_of(self.plan) * BYTES_PER_ROW
@@ -154,6 +158,7 @@ class JoinRun:
                     walk.run(join.steps, 0, first, sink)
         if inputs.report is not None and seen is not None:  # it has completed
             inputs.report.saw(seen)
+            inputs.report.handed += 0 if handed is None else handed.found
 
     def _first(self) -> Iterator[Frontier]:
         """The rows that the join starts from, chunk by chunk."""
