@@ -370,16 +370,26 @@ class FrontierExpansion:
         self, step: Join, level: TrieLevel, positions: Sequence[Array | None]
     ) -> Roots:
         """The values of roots whose lists below have as many values as the step needs."""
-        xp = self.ops.xp
+        xp, tries = self.ops.xp, [self.walk.tries[part.trie] for part in step.participants]
+        trie, most = tries[0], max(least for _, least in step.least)
+        alone = all(one is trie for one in tries)
+        if alone and most in trie.with_long_lists:
+            level, kept = trie.with_long_lists[most]
+            return level, [kept] * len(tries)
         marks = xp.ones(len(level), dtype=bool)
         for place, least in step.least:
-            lengths = xp.diff(self.walk.tries[step.participants[place].trie].levels[1].offsets)
+            lengths = xp.diff(tries[place].levels[1].offsets)
             at = positions[place]
             marks &= (lengths if at is None else lengths[at]) >= least
         kept = self.ops.survivors(marks)
-        bounds = xp.arange(2) * len(kept)
+        if len(kept) == len(level):
+            found = level
+        else:
+            found = self.ops.level_of(level.values[kept], xp.arange(2) * len(kept))
         places = [kept if at is None else at[kept] for at in positions]
-        return self.ops.level_of(level.values[kept], bounds), places
+        if alone:
+            trie.with_long_lists[most] = found, kept
+        return found, places
 
     def _reused(
         self, step: Join, frontier: Frontier

@@ -407,6 +407,7 @@ class Bag(Sink):
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
         self.only_total = self.only_counts and not keys
+        self.total: int | None = None  # if it is to be collected here, apart from the gathering
 
     divisible = True
 
@@ -439,7 +440,10 @@ class Bag(Sink):
         self.gathering.add(columns, len(some), {}, product[some])  # counts read no targets
 
     def emit_total(self, total: int) -> None:
-        self.gathering.add_total(total)
+        if self.total is None:
+            self.gathering.add_total(total)
+        else:
+            self.total += total
 
 
 class Hits(Sink):

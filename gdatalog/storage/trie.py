@@ -337,6 +337,8 @@ class Trie:
         self.weights = weights
         self.labels = labels
         self.layouts: dict[object, Any] = {}  # cached by printers
+        # Of the root, by the least length of their lists: some of the values, and their places.
+        self.with_long_lists: dict[int, tuple[TrieLevel, Array]] = {}
         self.whole: Trie | None = None
 
     @cached_property
@@ -383,6 +385,8 @@ class Trie:
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
+        for level, places in self.with_long_lists.values():
+            size += level.nbytes + held_bytes(places)
         return size + sum(
             held_bytes(w) for w in (self.weights, vars(self).get("weighed")) if w is not None
         )
