@@ -15,7 +15,7 @@ from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, Through, TrieLevel
 
 # The sources of the lists from which a level can be expanded: a participant, by its number; or one
 # of these: the lists of an earlier level; the intersection of the roots; intersections that are
@@ -40,6 +40,7 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
     each row, by number; None if there are hardly fewer combinations than rows."""
     base, rows = frontier, None
     while base.parent is not None and read.isdisjoint(base.columns):
+        base.settle()
         if base.rows is not None:
             rows = base.rows if rows is None else base.rows[rows]
         base = base.parent
@@ -83,20 +84,24 @@ class FrontierExpansion:
 
     # ------------------------------------------------------------------------------- join
 
-    def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
+    def join(
+        self, step: Join, tests: Sequence[Comparison] = (), ahead: bool = False
+    ) -> Iterator[Frontier]:
         """Yields the frontier times the values of the step's variable that pass the tests, in
-        pieces."""
+        pieces. `ahead`: the rows need not be counted yet."""
         once = self._shared(step, tests)
         choices, tests = (self._choices(step), tests) if once is None else ([once], ())
         roots = choices[0]
-        one = self.frontier.size == 1 and not tests
+        one = self.frontier.most == 1 and not tests
         if one and isinstance(roots, ListEntries) and roots.source == ROOTS and roots.size:
             yield from self._all_roots(step, roots.values)
             return
         fused = self._fused(step, choices, tests, "expand")
         if fused is not None:
-            yield from self._expand_fused(step, *fused)
+            yield from self._expand_fused(step, *fused, ahead and self._has_nodes(step))
             return
+        if any(isinstance(lists, ListRanges) for lists in choices):
+            choices = self._choices(step, plain=True)
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
         for frontier, lists, _ in self._parts(choices):
             if frontier.size == rows:
@@ -144,7 +149,7 @@ class FrontierExpansion:
                 return None
             once = self._shared(step, tests)
             return self._counted(step, tests, total) if once is None else once.lengths
-        lists = self._entry(self._choices(step)[0])
+        lists = self._entry(self._choices(step, plain=True)[0])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -157,6 +162,8 @@ class FrontierExpansion:
 
     def _counted(self, step: Join, tests: Sequence[Comparison], total: bool) -> Array | int:
         """Counts the values of each row by look-ups, without materialising them."""
+        if not total:
+            self.frontier.settle()
         ops, choices = self.ops, self._choices(step)
         fused = self._fused(step, choices, tests, "count" if total else "counts")
         if fused is not None:
@@ -164,6 +171,7 @@ class FrontierExpansion:
             found = level.count() if total else level.counts()
             self._tried(level.tried)
             return found
+        choices = self._choices(step, plain=True)
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(choices):
             sought, _ = _others(self._lookups(step, frontier, lists.source), lists.source)
@@ -190,6 +198,7 @@ class FrontierExpansion:
             child = Frontier(end - start, frontier, xp.zeros(end - start, dtype=xp.int64), own)
             self._add_nodes(step, child, {ROOTS: xp.arange(start, end)} if asked else {})
             child.level, child.whole = step.variable, end - start == len(values)
+            child.distinct = True
             return child
 
         for _, _, skip, _, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
@@ -217,19 +226,30 @@ class FrontierExpansion:
         if self.ops.fused is None:
             return None
         frontier, chunk = self.frontier, self.walk.limits.chunk
-        lookups = self._lookups(step, frontier, choices[0].source)
+        lookups = self._lookups(step, frontier, choices[0].source, fused=True)
         given = [Choice(lists, lookups.pop(lists.source)) for lists in choices]
-        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-        level = self.ops.fused(given, list(lookups.values()), tested, way, chunk)
+        tested = [(op, self._entries(expr, frontier)) for op, expr in tests]
+        rows = frontier.most, frontier.ahead
+        level = self.ops.fused(given, list(lookups.values()), tested, way, chunk, *rows)
         sources = [*(lists.source for lists in choices), *lookups]
         return None if level is None else (level, sources)
+
+    def _has_nodes(self, step: Join) -> bool:
+        """Whether a level's kernel itself gives the nodes of its rows, so that nothing is gathered
+        for them, and no weights."""
+        tries = [self.walk.tries[part.trie] for part in step.participants]
+        if self.met is not None or any(trie.weights is not None for trie in tries):
+            return False
+        if not any(part.depth == 0 for part in step.participants):
+            return True
+        return all(places is None for places in self._roots(step)[1])
 
     def _tried(self, entries: int) -> None:
         self.tried += entries
         self.walk.limits.look(entries)
 
     def _expand_fused(
-        self, step: Join, level: LevelKernel, sources: Sequence[int]
+        self, step: Join, level: LevelKernel, sources: Sequence[int], ahead: bool = False
     ) -> Iterator[Frontier]:
         limits, frontier = self.walk.limits, self.frontier
         start, more, row = 0, True, None
@@ -243,11 +263,15 @@ class FrontierExpansion:
                     level.leave_out(wanted, start)
                     start = 0
             begun = level.tried
-            found = level.expand(start, limits.chunk)
-            self._tried(level.tried - begun)
+            found = level.expand(start, limits.chunk, ahead)
             child = Frontier(len(found.values), frontier, found.rows, {step.variable: found.values})
+            child.level, child.whole, child.ahead = step.variable, found.whole, found.ahead
             self._add_nodes(step, child, {sources[n]: at for n, at in found.places.items()})
-            child.level, child.whole = step.variable, found.whole
+            if found.ahead is not None:
+                yield child
+                self._tried(level.tried)
+                return
+            self._tried(level.tried - begun)
             start, more, row = found.stop, found.stop < level.total, found.row
             if not more and not begun:
                 yield child
@@ -294,9 +318,11 @@ class FrontierExpansion:
         found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
         return ListEntries(lists.values, *found, source=lists.source)
 
-    def _choices(self, step: Join) -> list[Lists]:
-        """The lists that may be expanded, restricted to the ranges of the cuts."""
+    def _choices(self, step: Join, plain: bool = False) -> list[Lists]:
+        """The lists that may be expanded, restricted to the ranges of the cuts; `plain`: for
+        operations on arrays, also on a device."""
         frontier = self.frontier
+        plain = plain or self.ops.fused is None
         choices: list[Lists] = []
         reused, covered = self._reused(step, frontier)
         if reused is not None and step.reuse is not None:
@@ -306,17 +332,19 @@ class FrontierExpansion:
             if part.depth == 0 or place in covered:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
+            keys = self._keys if plain else self._entries
             bounds = [
-                (op, self._keys(bound, frontier))
+                (op, keys(bound, frontier))
                 for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
-            parents = frontier.column(part.trie)
-            if self.ops.fused is None:
-                found = self.ops.ranges(level, parents, bounds)
+            if plain:
+                found = self.ops.ranges(level, frontier.column(part.trie), bounds)
                 choices.append(ListEntries(level.values, *found, source=place))
             else:
-                choices.append(ListRanges(level, parents, bounds, place))
+                distinct = frontier.distinct and part.trie in frontier.columns
+                parents = frontier.entries(part.trie)
+                choices.append(ListRanges(level, parents, bounds, place, distinct))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -324,6 +352,10 @@ class FrontierExpansion:
     def _keys(self, expr: Expr, frontier: Frontier) -> Array:
         (keys,) = frontier.values([expr], self.ops, self.walk.scope)
         return keys
+
+    def _entries(self, expr: Expr, frontier: Frontier) -> Array | Through:
+        """The same for kernels, which read columns in place."""
+        return frontier.entries(expr.name) if isinstance(expr, Slot) else self._keys(expr, frontier)
 
     def _clip(self, op: str, starts: Array, ends: Array, bound: Array) -> tuple[Array, Array]:
         xp = self.ops.xp
@@ -457,9 +489,13 @@ class FrontierExpansion:
             child.level, child.whole = step.variable, whole
             yield child
 
-    def _lookups(self, step: Join, frontier: Frontier, expanded: int) -> dict[int, Lookup]:
+    def _lookups(
+        self, step: Join, frontier: Frontier, expanded: int, fused: bool = False
+    ) -> dict[int, Lookup]:
         """Where values may be looked up, by source: in lists, then in the roots. `expanded`: the
-        source of the lists that are expanded, or of one of several."""
+        source of the lists that are expanded, or of one of several. `fused`: for kernels, which
+        read columns in place."""
+        column = frontier.entries if fused else frontier.column
         if expanded == SHARED:
             assert self.met is not None
             return {SHARED: Lookup(self.met.lists(self.ops), None, True)}
@@ -473,7 +509,7 @@ class FrontierExpansion:
                 roots = True
             elif place not in covered:
                 level = self.walk.tries[part.trie].levels[part.depth]
-                found[place] = Lookup(level, frontier.column(part.trie), self._asks(part))
+                found[place] = Lookup(level, column(part.trie), self._asks(part))
         if roots:
             asked = any(self._asks(part) for part in step.participants if part.depth == 0)
             found[ROOTS] = Lookup(self._roots(step)[0], None, asked)

@@ -69,12 +69,13 @@ class Levelwise(LevelWalk):
     ) -> Generator[tuple[int, Frontier], None, None] | None:
         """Runs steps up to the next one that extends rows: yields its output in pieces, and the
         next step."""
-        while frontier.size and not sink.done:
+        while frontier.most and not sink.done:
             if at == len(steps):
-                sink.emit(frontier)
+                if frontier.size:
+                    sink.emit(frontier)
                 return None
             step = steps[at]
-            self.limits.look(frontier.size)
+            self.limits.look(0 if frontier.ahead is not None else frontier.most)
             started = perf_counter()
             if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
@@ -206,8 +207,9 @@ class Levelwise(LevelWalk):
                         (went,) = [values] if isinstance(values, int) else self.ops.totals(values)
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
-            children = expansion.join(step, tests)
             at += len(tests)
+            ahead = self.seen is None and at + 1 < len(steps) and isinstance(steps[at + 1], p.Join)
+            children = expansion.join(step, tests, ahead)
         for child in children:
             if self.seen is not None:
                 self._note(step, 0, expansion.tried, child.size, started)

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
 
 
+class RowsAhead(Protocol):
+    """Rows that a device makes, whose number the host has not read yet."""
+
+    def settled(self) -> int:
+        """How many there are. Waits for the device."""
+
+
 class RowsOfKernel(Protocol):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
     list's number; the entry to go on from, and the row that begins there, if one does; and whether
-    the lists of these rows are whole."""
+    the lists of these rows are whole. If the rows are `ahead`, arrays are longer, and nothing else
+    is known."""
 
     @property
     def rows(self) -> Array: ...
@@ -38,6 +46,9 @@ class RowsOfKernel(Protocol):
     @property
     def whole(self) -> bool: ...
 
+    @property
+    def ahead(self) -> RowsAhead | None: ...
+
 
 class LevelKernel(Protocol):
     """A level that a device expands by one kernel: from the shortest list of each row, as
@@ -47,8 +58,9 @@ class LevelKernel(Protocol):
     total: int
     tried: int
 
-    def expand(self, start: int, room: int, /) -> RowsOfKernel:
-        """The rows from entry `start` on, at most `room`."""
+    def expand(self, start: int, room: int, ahead: bool, /) -> RowsOfKernel:
+        """The rows from entry `start` on, at most `room`; `ahead`: the host need not wait for their
+        number if all have room."""
 
     def leave_out(self, wanted: Array, start: int, /) -> None:
         """Drops the entries before `start`, and the lists that are not wanted."""
@@ -60,7 +72,11 @@ class LevelKernel(Protocol):
         """How many entries remain."""
 
 
-Fused = Callable[[Sequence[Choice], Sequence[Lookup], ValueTests, str, int], LevelKernel | None]
+# Of choices, other look-ups, tests, the way, the rows of a chunk, and those of the frontier.
+Fused = Callable[
+    [Sequence[Choice], Sequence[Lookup], ValueTests, str, int, int, "RowsAhead | None"],
+    LevelKernel | None,
+]
 
 
 class Ops(RowOps, Protocol):

@@ -17,17 +17,43 @@ from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
 from gdatalog.gpu_ops.kernels import TILE, TYPES
 from gdatalog.gpu_ops.rows import Array, Arrays
-from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
+from gdatalog.storage.trie import KEPT_WHOLE, Choice, ListRanges, Lookup, ValueTests
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
 AT_ONCE = 1 << 32
-SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
+
+
+class RowsAhead:
+    """Rows that a kernel makes, whose number is in its `state`. `before`: those that it reads."""
+
+    def __init__(self, level: FusedLevel, state: Array) -> None:
+        self.level, self.state, self.before = level, state, level.ahead
+        self.count = -1  # unknown
+
+    def settled(self) -> int:
+        """How many there are. Waits for the device."""
+        if self.count < 0:
+            listed(self.level.ops, self)
+        return self.count
+
+
+def listed(ops: Arrays, ahead: RowsAhead | None, *arrays: Array) -> list[Any]:
+    """The entries of short arrays, and the numbers of rows ahead, in one round trip."""
+    unknown: list[RowsAhead] = []
+    while ahead is not None and ahead.count < 0:
+        unknown.append(ahead)
+        ahead = ahead.before
+    found = ops.listed(*arrays, *(each.state[:HEAD] for each in unknown))
+    for each, (_, count, _, total) in zip(unknown, found[len(arrays) :], strict=True):
+        each.count, each.level.total, each.level.tried = count, total, total
+    return found[: len(arrays)]
 
 
 class FusedRows(NamedTuple):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
     list's number; the entry to go on from, and the row that begins there, if one does; and whether
-    the lists of these rows are whole."""
+    the lists of these rows are whole. If the rows are `ahead`, arrays are longer, and nothing else
+    is known."""
 
     rows: Array
     values: Array
@@ -35,6 +61,7 @@ class FusedRows(NamedTuple):
     stop: int
     row: int | None
     whole: bool
+    ahead: RowsAhead | None = None
 
 
 class FusedLevel:
@@ -47,19 +74,21 @@ class FusedLevel:
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        rows: int,
+        ahead: RowsAhead | None = None,
     ) -> None:
-        self.ops, self.choices = ops, choices
+        """`rows`: how many rows are expanded; at most, if they are `ahead`."""
+        self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
         self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
         self._lookups = [*(choice.lookup for choice in choices), *others]
         lists = [choice.lists for choice in choices]
         self._value = np.result_type(*(one.values.dtype for one in lists))
-        first = lists[0]
-        self._rows = len(first.parents if isinstance(first, ListRanges) else first.lengths)
         sizes = []
         for one in lists:
             if isinstance(one, ListRanges):
-                sizes.append(self._rows * one.level.longest)
+                sizes.append(rows * one.level.longest)
+                sizes += [len(one.level)] * one.distinct
             elif one.size is not None:
                 sizes.append(one.size)
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
@@ -92,10 +121,23 @@ class FusedLevel:
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
-            args = [*self._lists.args, *outs, ops.state_of(rows), rows]
+            args = [*self._lists.args, *outs, ops.state_of(rows), *self._size]
             ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._text.args]
+
+    @property
+    def _size(self) -> list[Any]:
+        """How many rows there are, as kernels take it: the number, or -1 and who knows."""
+        if self.ahead is None:
+            return [self._rows, self.ops.nothing]
+        return [self.ahead.count, self.ahead.state]  # -1 as long as it is unknown
+
+    def _known(self) -> None:
+        """Notes how many rows there are, if that was ahead."""
+        if self.ahead is not None and self._ends is not None:
+            self._rows, self.ahead = self.ahead.count, None
+            self._ends = self._ends[: self._rows]
 
     def leave_out(self, wanted: Array, start: int) -> None:
         """Drops the entries before `start`, and all those of rows that are not wanted."""
@@ -109,18 +151,26 @@ class FusedLevel:
         self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 
-    def expand(self, start: int, room: int) -> FusedRows:
-        """The rows from entry `start` on, at most `room`. Waits for their number."""
+    def expand(self, start: int, room: int, ahead: bool = False) -> FusedRows:
+        """The rows from entry `start` on, at most `room`. Waits for their number unless they may be
+        `ahead`, and all have room."""
         ops, xp = self.ops, self.ops.xp
         most = min(self.most - start, AT_ONCE)
+        ahead = ahead and not start and most == self.most <= room
         room = max(1, min(room, most))
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._text.places]
-        args += [*kept, state, self._rows, start, room, most]
+        args += [*kept, state, room, start, most, *self._size]
         ops.kernels.launch(text, "expand_level", {}, most, args)
-        ((_, count, stop, self.total),) = ops.listed(state[:HEAD])
+        if ahead:
+            places = dict(zip(self._text.places, kept[2:], strict=True))
+            self._starts = self._cuts = self._ends = None  # no piece follows
+            self._sources.clear()
+            return FusedRows(kept[0], kept[1], places, 0, None, True, RowsAhead(self, state))
+        ((_, count, stop, self.total),) = listed(ops, self.ahead, state[:HEAD])
+        self._known()
         if stop:
             count = room
         else:
@@ -129,7 +179,7 @@ class FusedLevel:
         if start or stop < self.total:
             count, stop, row, whole = self._whole_rows(kept[0], count, start, stop)
         self.tried += stop - start
-        if 4 * count < room and room > SMALL:
+        if 4 * count < room and room > KEPT_WHOLE:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
@@ -165,11 +215,11 @@ class FusedLevel:
     def _count(self, counts: Array, way: str) -> int:
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
+        total = self.ops.xp.empty(1, dtype=self.ops.xp.int64)
         while True:
-            these = [*args, counts, self._rows, start, most]
+            these = [*args, counts, total, start, most, *self._size]
             self.ops.kernels.launch(text, "count_level", {}, most, these)
-            assert self._ends is not None
-            self.total, found = self.ops.numbers(self._ends[-1:], counts[:1])
+            (self.total,), (found,) = listed(self.ops, self.ahead, total, counts[:1])
             start += most
             if start >= self.total:
                 self.tried = self.total

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, ValueTests
+from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, Through, ValueTests
 
 
 class GivenArrays:
@@ -25,6 +25,14 @@ class GivenArrays:
             self.params.append(f"ARRAY(const {type_of(array)}) {name}")
             self.args.append(array if array.flags.c_contiguous else array.copy())
         return name
+
+    def entry(self, column: Array | Through, at: str) -> str:
+        """A row's entry of a column."""
+        if not isinstance(column, Through):
+            return f"{self.array(column)}[{at}]"
+        for rows in reversed(column.rows):
+            at = f"{self.array(rows)}[{at}]"
+        return f"{self.array(column.values)}[{at}]"
 
     def number(self, value: int) -> str:
         self.params.append(f"i64 n{len(self.args)}")
@@ -56,7 +64,9 @@ class ListsText(GivenArrays):
             [
                 '#include "search.cuh"',
                 f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
-                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 size) {",
+                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 most,",
+                "    ARRAY(const i64) ahead) {",
+                "    const i64 size = rows_of_level(most, ahead);",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        const i64 first = tile * TILE + thread_of_block();",
@@ -96,14 +106,15 @@ class ListsText(GivenArrays):
             return [f"const i64 low = {starts}[at], high = low + {lengths}[at];"]
         offsets = self.array(lists.level.offsets)
         lines = [
-            f"const i64 parent = {self.array(lists.parents)}[at];",
+            f"const i64 parent = {self.entry(lists.parents, 'at')};",
             f"i64 low = {offsets}[parent], high = {offsets}[parent + 1];",
         ]
         for op, bounds in lists.cuts:
             edge = "high" if op in ("<", "<=") else "low"
             search = "upper_bound" if op in ("<=", ">") else "lower_bound"
             values = self.array(lists.level.values)
-            lines.append(f"{edge} = {search}({values}, low, high, (i64){self.array(bounds)}[at]);")
+            bound = self.entry(bounds, "at")
+            lines.append(f"{edge} = {search}({values}, low, high, (i64){bound});")
         return lines
 
 
@@ -123,7 +134,7 @@ class LevelText(GivenArrays):
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
-            self.looks.append(f"if (!(key {test} (i64){self.array(column)}[r])) continue;")
+            self.looks.append(f"if (!(key {test} (i64){self.entry(column, 'r')})) continue;")
         for number in range(len(choices) - 1):
             self._in_choice(number, choices[number], choices[number + 1])
         for number, lookup in enumerate(others, len(choices)):
@@ -152,10 +163,10 @@ class LevelText(GivenArrays):
         for when, choice in ((f"if (later{number})", high), ("else", low)):
             level = choice.lookup.level
             assert choice.lookup.parents is not None
-            offsets, parents = self.array(level.offsets), self.array(choice.lookup.parents)
+            offsets, parent = self.array(level.offsets), self.entry(choice.lookup.parents, "r")
             self.looks += [
                 f"{when} {{",
-                f"    const i64 parent = {parents}[r];",
+                f"    const i64 parent = {parent};",
                 f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
                 "}",
             ]
@@ -192,7 +203,7 @@ class LevelText(GivenArrays):
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
         held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
         lines = [
-            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, i64 most"),
+            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             "    if (thread_of_grid() == 0) state[3] = total;",
             "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
             *_TILE,
@@ -227,7 +238,8 @@ class LevelText(GivenArrays):
     def counting(self, by_row: bool) -> str:
         """The source of the kernel that only counts what remains: of each row, or in all."""
         lines = [
-            *self._begin("count_level", ["ARRAY(i64) counts"], "i64 most"),
+            *self._begin("count_level", ["ARRAY(i64) counts", "ARRAY(i64) totals"]),
+            "    if (thread_of_grid() == 0) totals[0] = total;",
             "    i64 found = 0;",
             "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
             *_TILE,
@@ -250,7 +262,7 @@ class LevelText(GivenArrays):
         looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
         return ["const int source = sources[r];", *looks] if self._many else looks
 
-    def _begin(self, name: str, outs: Sequence[str], numbers: str) -> list[str]:
+    def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
         params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
         params.append("ARRAY(const i64) starts")
         params += ["ARRAY(const u8) sources"] * self._many
@@ -258,10 +270,11 @@ class LevelText(GivenArrays):
             '#include "search.cuh"',
             '#include "tile.cuh"',
             f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
-            f"    i64 rows, i64 from, {numbers}) {{",
+            f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
-            "    const i64 total = ends[rows - 1];",
+            "    const i64 rows = rows_of_level(most_rows, ahead);",
+            "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    const i64 stop = total - from < most ? total : from + most;",
             "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
         ]

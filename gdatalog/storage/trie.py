@@ -25,6 +25,7 @@ from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 PAIRING = 24  # bytes of memory to pack an entry
+KEPT_WHOLE = 1 << 18  # entries of a level's array that is kept whole if few of them are used
 
 # 33 bits for a value of 32 bits, so that bounds just outside of these have a code, too.
 SHIFT = 33
@@ -267,15 +268,23 @@ class TrieLevel:
         return places
 
 
+class Through(NamedTuple):
+    """A column that is gathered where it is read: of each row the entry of `values` at the place
+    that `rows` lead to, the last of them first."""
+
+    values: Array
+    rows: tuple[Array, ...]
+
+
 # Comparisons of values with a column of their rows: (operator, column).
-ValueTests = Sequence[tuple[str, Array]]
+ValueTests = Sequence[tuple[str, Any]]
 
 
 class Lookup(NamedTuple):
     """Where values are looked up: in the lists of the rows' parents, or in the root's (None)."""
 
     level: TrieLevel
-    parents: Array | None  # by row
+    parents: Any  # by row: an array, or `Through` others; or None
     wanted: bool  # whether the positions are needed
 
 
@@ -296,12 +305,14 @@ class ListEntries(NamedTuple):
 
 class ListRanges(NamedTuple):
     """The lists of the rows' parents, one for each row, within bounds: (operator, bounds). Where
-    each begins and ends has not been looked up yet. `source`: as in `ListEntries`."""
+    each begins and ends has not been looked up yet. `source`: as in `ListEntries`. `distinct`: no
+    two rows have the same parent. Parents and bounds are arrays, or `Through` others."""
 
     level: TrieLevel
-    parents: Array
+    parents: Any
     cuts: ValueTests
     source: int
+    distinct: bool = False
 
     @property
     def values(self) -> Array:

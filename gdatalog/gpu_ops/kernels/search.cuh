@@ -169,6 +169,13 @@ DEVICE void running_sums(V values, A state, i64 tile, i64 end) {
     for (int i = 0; i < EACH; i++) values[i] += sums[i * WARPS + warp];
 }
 
+// How many rows a level has: at most `most`; or as many as a kernel before it has kept, whose state
+// `ahead` is.
+template <class A>
+DEVICE i64 rows_of_level(i64 most, A ahead) {
+    return most < 0 ? ahead[1] : most;
+}
+
 // ---------------------------------------------------------------------------------- load balancing
 //
 // Finds the row of each entry, for rows with lists of any lengths.
