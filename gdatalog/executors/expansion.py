@@ -15,13 +15,22 @@ from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, Through, TrieLevel
+from gdatalog.storage.trie import (
+    Choice,
+    ListEntries,
+    ListRanges,
+    ListRuns,
+    Lookup,
+    Sought,
+    Through,
+    TrieLevel,
+)
 
 # The sources of the lists from which a level can be expanded: a participant, by its number; or one
 # of these: the lists of an earlier level; the intersection of the roots; intersections that are
 # shared by the rows that agree in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
-Lists = ListEntries | ListRanges
+Lists = ListEntries | ListRanges | ListRuns
 # Runs a step (0), or what follows it (1), over all rows of a frontier; False: it cannot.
 Deeper = Callable[[int, Frontier], bool]
 
@@ -100,7 +109,7 @@ class FrontierExpansion:
         if fused is not None:
             yield from self._expand_fused(step, *fused, ahead and self._has_nodes(step))
             return
-        if any(isinstance(lists, ListRanges) for lists in choices):
+        if any(not isinstance(lists, ListEntries) for lists in choices):
             choices = self._choices(step, plain=True)
         work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
         for frontier, lists, _ in self._parts(choices):
@@ -143,7 +152,8 @@ class FrontierExpansion:
         """The number of values of each row: the length of its list, or counted during the search;
         None if values have weights other than one and several lists decide. With `total`, a device
         may give their sum instead."""
-        usable, covered = self._reused(step, self.frontier)
+        usable = self._reusable(step)
+        covered = step.reuse.covers if usable is not None and step.reuse is not None else ()
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
             if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
                 return None
@@ -288,6 +298,8 @@ class FrontierExpansion:
             return None
         if any(tries[part.trie].weights is not None for part in step.participants):
             return None
+        if self.frontier.sought:
+            return None  # rows differ in what is sought
         read: set[Key] = {part.trie for part in below}
         for _, expr in (*step.cuts, *tests):
             read |= slots(expr)
@@ -313,6 +325,7 @@ class FrontierExpansion:
 
     def _entry(self, lists: Lists) -> ListEntries:
         """These lists with where each begins and ends."""
+        assert not isinstance(lists, ListRuns)
         if isinstance(lists, ListEntries):
             return lists
         found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
@@ -324,8 +337,12 @@ class FrontierExpansion:
         frontier = self.frontier
         plain = plain or self.ops.fused is None
         choices: list[Lists] = []
-        reused, covered = self._reused(step, frontier)
-        if reused is not None and step.reuse is not None:
+        runs = None if plain else self._runs(step)
+        reused, covered = (None, ()) if runs is not None else self._reused(step, frontier)
+        if runs is not None and step.reuse is not None:
+            covered = step.reuse.covers
+            choices.append(runs)
+        elif reused is not None and step.reuse is not None:
             cuts = [cut for at, cut in enumerate(step.cuts) if at not in step.reuse.implied]
             choices.append(self._reuse_lists(step.reuse.variable, reused, cuts))
         for place, part in enumerate(step.participants):
@@ -339,15 +356,36 @@ class FrontierExpansion:
                 if (place, at) not in step.implied
             ]
             if plain:
-                found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-                choices.append(ListEntries(level.values, *found, source=place))
+                parents, absent = self._parents(part.trie, frontier)
+                starts, lengths = self.ops.ranges(level, parents, bounds)
+                if absent is not None:
+                    lengths = self.ops.xp.where(absent, 0, lengths)
+                choices.append(ListEntries(level.values, starts, lengths, source=place))
             else:
                 distinct = frontier.distinct and part.trie in frontier.columns
-                parents = frontier.entries(part.trie)
+                parents = self._nodes(part.trie, frontier)
                 choices.append(ListRanges(level, parents, bounds, place, distinct))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
+
+    def _parents(self, trie: int, frontier: Frontier) -> tuple[Array, Array | None]:
+        """The nodes of a frontier's rows in a trie, and which have none (None: all have one)."""
+        variable = self.frontier.sought.get(trie)
+        if variable is None:
+            return frontier.column(trie), None
+        found = self.ops.find(self.walk.tries[trie].levels[0], frontier.column(variable))
+        return self.ops.xp.maximum(found, 0), found < 0
+
+    def _plain_nodes(self, trie: int, frontier: Frontier) -> Array:
+        return self._parents(trie, frontier)[0]
+
+    def _nodes(self, trie: int, frontier: Frontier) -> Array | Through | Sought:
+        """The same for kernels, which read columns in place."""
+        variable = frontier.sought.get(trie)
+        if variable is None:
+            return frontier.entries(trie)
+        return Sought(self.walk.tries[trie].levels[0], frontier.entries(variable))
 
     def _keys(self, expr: Expr, frontier: Frontier) -> Array:
         (keys,) = frontier.values([expr], self.ops, self.walk.scope)
@@ -423,25 +461,39 @@ class FrontierExpansion:
             trie.with_long_lists[most] = found, kept
         return found, places
 
+    def _reusable(self, step: Join) -> Frontier | None:
+        """The earlier level whose lists a step reuses, unless a chunk has cut one of them."""
+        level: Frontier | None = None if step.reuse is None else self.frontier
+        while step.reuse is not None and level is not None and level.level != step.reuse.variable:
+            level = level.parent
+        return level if level is not None and level.whole else None
+
+    def _runs(self, step: Join) -> ListRuns | None:
+        """The lists of the last level, if a step reuses them: their entries are the rows."""
+        level, reuse = self._reusable(step), step.reuse
+        if level is not self.frontier or reuse is None or level.rows is None:
+            return None
+        cuts = [cut for at, cut in enumerate(step.cuts) if at not in reuse.implied]
+        if any(not isinstance(expr, Slot) or expr.name != reuse.variable for _, expr in cuts):
+            return None
+        values = level.columns[reuse.variable]
+        return ListRuns(values, level.rows, tuple(op for op, _ in cuts), REUSED)
+
     def _reused(
         self, step: Join, frontier: Frontier
     ) -> tuple[Reused, Sequence[int]] | tuple[None, Sequence[int]]:
         """The list of an earlier level, unless a chunk has cut one of its lists; and the places of
         the participants that it covers."""
-        if step.reuse is None:
+        level = self._reusable(step)
+        if step.reuse is None or level is None:
             return None, ()
-        variable = step.reuse.variable
-        level: Frontier | None = frontier
-        while level is not None and level.level != variable:
-            level = level.parent
-        if level is None or not level.whole:
-            return None, ()
-        assert level.rows is not None
-        number = "@" + variable
+        number = "@" + step.reuse.variable
         if number not in level.columns:
             level.columns[number] = self.ops.xp.arange(level.size)
         own = frontier.column(number)
-        return Reused(level.lists(self.ops), level.rows[own], own), step.reuse.covers
+        lists = level.lists(self.ops)
+        assert level.rows is not None
+        return Reused(lists, level.rows[own], own), step.reuse.covers
 
     def _reuse_lists(
         self, variable: str, reused: Reused, cuts: Sequence[Comparison]
@@ -495,13 +547,16 @@ class FrontierExpansion:
         """Where values may be looked up, by source: in lists, then in the roots. `expanded`: the
         source of the lists that are expanded, or of one of several. `fused`: for kernels, which
         read columns in place."""
-        column = frontier.entries if fused else frontier.column
         if expanded == SHARED:
             assert self.met is not None
             return {SHARED: Lookup(self.met.lists(self.ops), None, True)}
         found: dict[int, Lookup] = {}
-        reused, covered = self._reused(step, frontier)
-        if reused is not None:
+        runs = self._runs(step) if fused else None
+        reused, covered = (None, ()) if runs is not None else self._reused(step, frontier)
+        if runs is not None and step.reuse is not None:
+            covered = step.reuse.covers
+            found[REUSED] = Lookup(self.ops.level_of(runs.values, runs.parents), None, False)
+        elif reused is not None:
             found[REUSED] = Lookup(reused.level, reused.parents, False)
         roots = False
         for place, part in enumerate(step.participants):
@@ -509,7 +564,8 @@ class FrontierExpansion:
                 roots = True
             elif place not in covered:
                 level = self.walk.tries[part.trie].levels[part.depth]
-                found[place] = Lookup(level, column(part.trie), self._asks(part))
+                of = self._nodes if fused else self._plain_nodes
+                found[place] = Lookup(level, of(part.trie, frontier), self._asks(part))
         if roots:
             asked = any(self._asks(part) for part in step.participants if part.depth == 0)
             found[ROOTS] = Lookup(self._roots(step)[0], None, asked)

@@ -40,6 +40,8 @@ class Frontier:
     whole: bool = True  # whether those lists are whole: no chunk cuts one
     distinct: bool = False  # whether all rows have different nodes in its columns
     ahead: RowsAhead | None = None
+    # The variables whose values the next level's kernel seeks in roots, by the number of the trie.
+    sought: dict[int, str] = field(default_factory=dict)
     _gathered: dict[Key, Array] = field(default_factory=dict)  # cached columns of ancestors
     _lists: TrieLevel | None = None
 

@@ -26,7 +26,7 @@ from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchReduction, BranchRows
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan import join_plan as p
-from gdatalog.plan.effects import all_steps, binds, may_fail, without
+from gdatalog.plan.effects import all_steps, binds, may_fail, participants, without
 from gdatalog.records import dataclass, field
 from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.table import Array
@@ -79,6 +79,11 @@ class Levelwise(LevelWalk):
             started = perf_counter()
             if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
+            sought = self._sought_later(steps, at)
+            if sought in frontier.columns:
+                frontier.sought |= {part.trie: sought for part in participants(step)}
+                at += 1
+                continue
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
                 self._note(step, frontier.size, frontier.size, narrowed.size, started)
@@ -90,6 +95,22 @@ class Levelwise(LevelWalk):
         assert self.seen is not None
         more = StepCounts(came, tried, went, perf_counter() - started)
         self.seen.setdefault(id(step), StepCounts()).add(more)
+
+    def _sought_later(self, steps: Sequence[p.Step], at: int) -> str:
+        """The variable that a step seeks in roots, if the kernel of the next level may do so: rows
+        without it have no list there. Else empty."""
+        if self.ops.fused is None or self.seen is not None or at + 1 >= len(steps):
+            return ""
+        step, following = steps[at : at + 2]
+        if not isinstance(step, p.Seek) or not isinstance(following, p.Join):
+            return ""
+        covered = () if following.reuse is None else following.reuse.covers
+        own = [part for place, part in enumerate(following.participants) if place not in covered]
+        for part in step.participants:
+            below = p.Participant(part.trie, part.depth + 1)
+            if part.depth or self.tries[part.trie].weights is not None or below not in own:
+                return ""
+        return step.value.name if isinstance(step.value, p.Slot) else ""
 
     # --------------------------------------------------------------------------- narrower
 
@@ -208,7 +229,10 @@ class Levelwise(LevelWalk):
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
             at += len(tests)
-            ahead = self.seen is None and at + 1 < len(steps) and isinstance(steps[at + 1], p.Join)
+            after = at + 1
+            while after < len(steps) and self._sought_later(steps, after) == step.variable:
+                after += 1
+            ahead = self.seen is None and after < len(steps) and isinstance(steps[after], p.Join)
             children = expansion.join(step, tests, ahead)
         for child in children:
             if self.seen is not None:

@@ -17,7 +17,15 @@ from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
 from gdatalog.gpu_ops.kernels import TILE, TYPES
 from gdatalog.gpu_ops.rows import Array, Arrays
-from gdatalog.storage.trie import KEPT_WHOLE, Choice, ListRanges, Lookup, ValueTests
+from gdatalog.storage.trie import (
+    KEPT_WHOLE,
+    Choice,
+    ListEntries,
+    ListRanges,
+    ListRuns,
+    Lookup,
+    ValueTests,
+)
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
 AT_ONCE = 1 << 32
@@ -78,6 +86,7 @@ class FusedLevel:
         ahead: RowsAhead | None = None,
     ) -> None:
         """`rows`: how many rows are expanded; at most, if they are `ahead`."""
+        choices = [self._with_room(ops, choice, rows, len(choices)) for choice in choices]
         self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
         self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
@@ -89,7 +98,7 @@ class FusedLevel:
             if isinstance(one, ListRanges):
                 sizes.append(rows * one.level.longest)
                 sizes += [len(one.level)] * one.distinct
-            elif one.size is not None:
+            elif isinstance(one, ListEntries) and one.size is not None:
                 sizes.append(one.size)
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
         self._starts: Array = None
@@ -97,6 +106,15 @@ class FusedLevel:
         self._cuts: Array = None  # the rows in which tiles begin
         self._ends: Array | None = None
         self._cut = False  # whether lists have been cut
+
+    @staticmethod
+    def _with_room(ops: Arrays, choice: Choice, rows: int, choices: int) -> Choice:
+        """A choice, with room for what other kernels of the level read of it."""
+        lists, xp = choice.lists, ops.xp
+        if not isinstance(lists, ListRuns) or choices == 1:
+            return choice
+        ends = xp.empty(rows, dtype=xp.int32), xp.empty(rows, dtype=xp.int32)
+        return choice._replace(lists=lists._replace(lows=ends[0], highs=ends[1]))
 
     def texts(self, way: str) -> dict[str, str]:
         """The sources of the kernels that are needed, by name: to `expand`, for the `counts` of

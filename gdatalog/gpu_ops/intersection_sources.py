@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from gdatalog.gpu_ops.kernels import type_of
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, Through, ValueTests
+from gdatalog.storage.trie import (
+    Choice,
+    ListEntries,
+    ListRanges,
+    ListRuns,
+    Lookup,
+    Sought,
+    Through,
+    TrieLevel,
+    ValueTests,
+)
 
 
 class GivenArrays:
@@ -26,13 +36,31 @@ class GivenArrays:
             self.args.append(array if array.flags.c_contiguous else array.copy())
         return name
 
-    def entry(self, column: Array | Through, at: str) -> str:
+    def written(self, array: Array) -> str:
+        """The same of an array that the kernel writes."""
+        name = f"a{len(self.args)}"
+        self.params.append(f"ARRAY({type_of(array)}) {name}")
+        self.args.append(array)
+        return name
+
+    def entry(self, column: Array | Through | Sought, at: str) -> str:
         """A row's entry of a column."""
+        if isinstance(column, Sought):
+            return self.place(column.level, f"(i64){self.entry(column.values, at)}")
         if not isinstance(column, Through):
             return f"{self.array(column)}[{at}]"
         for rows in reversed(column.rows):
             at = f"{self.array(rows)}[{at}]"
         return f"{self.array(column.values)}[{at}]"
+
+    def place(self, level: TrieLevel, key: str) -> str:
+        """The position of a value in the root's list; -1 if it is absent."""
+        dense = level.dense_index()
+        if dense is None:
+            return f"find_within({self.array(level.values)}, 0, {self.number(len(level))}, {key})"
+        least, index = dense
+        sizes = self.number(least), self.number(len(index))
+        return f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, {key})"
 
     def number(self, value: int) -> str:
         self.params.append(f"i64 n{len(self.args)}")
@@ -99,15 +127,18 @@ class ListsText(GivenArrays):
             ]
         )
 
-    def _find(self, lists: ListEntries | ListRanges) -> list[str]:
+    def _find(self, lists: ListEntries | ListRanges | ListRuns) -> list[str]:
         """The lines that find where a row's list begins and ends."""
+        if isinstance(lists, ListRuns):
+            return self._run(lists)
         if isinstance(lists, ListEntries):
             starts, lengths = self.array(lists.starts), self.array(lists.lengths)
             return [f"const i64 low = {starts}[at], high = low + {lengths}[at];"]
         offsets = self.array(lists.level.offsets)
+        absent = "parent < 0 ? 0 : " * isinstance(lists.parents, Sought)
         lines = [
             f"const i64 parent = {self.entry(lists.parents, 'at')};",
-            f"i64 low = {offsets}[parent], high = {offsets}[parent + 1];",
+            f"i64 low = {absent}{offsets}[parent], high = {absent}{offsets}[parent + 1];",
         ]
         for op, bounds in lists.cuts:
             edge = "high" if op in ("<", "<=") else "low"
@@ -115,6 +146,20 @@ class ListsText(GivenArrays):
             values = self.array(lists.level.values)
             bound = self.entry(bounds, "at")
             lines.append(f"{edge} = {search}({values}, low, high, (i64){bound});")
+        return lines
+
+    def _run(self, lists: ListRuns) -> list[str]:
+        parents = self.array(lists.parents)
+        low, high = f"run_begin({parents}, at)", f"run_end({parents}, at, size)"
+        for op in lists.cuts:
+            if op in ("<", "<="):
+                high = "at" if op == "<" else "at + 1"
+            else:
+                low = "at + 1" if op == ">" else "at"
+        lines = [f"const i64 low = {low}, high = {high};"]
+        if lists.lows is not None and lists.highs is not None:
+            lows, highs = self.written(lists.lows), self.written(lists.highs)
+            lines.append(f"{lows}[at] = (i32)low, {highs}[at] = (i32)high;")
         return lines
 
 
@@ -161,16 +206,8 @@ class LevelText(GivenArrays):
         self.looks.append(f"const bool later{number} = source <= {number};")
         finds = []
         for when, choice in ((f"if (later{number})", high), ("else", low)):
-            level = choice.lookup.level
-            assert choice.lookup.parents is not None
-            offsets, parent = self.array(level.offsets), self.entry(choice.lookup.parents, "r")
-            self.looks += [
-                f"{when} {{",
-                f"    const i64 parent = {parent};",
-                f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
-                "}",
-            ]
-            values = self.array(level.values)
+            self.looks += [f"{when} {{", *self._list_of(number, choice), "}"]
+            values = self.array(choice.lookup.level.values)
             finds.append(f"{at} = find_within({values}, low{number}, high{number}, key);")
         if finds[0] == finds[1]:
             self.looks.append(finds[0])
@@ -181,16 +218,22 @@ class LevelText(GivenArrays):
             if choice.lookup.wanted:
                 self.looks.append(f"if ({when}later{number}) at{which}[i] = {at};")
 
+    def _list_of(self, number: int, choice: Choice) -> list[str]:
+        """The lines that find the row's list of a choice."""
+        lists, lookup = choice.lists, choice.lookup
+        if isinstance(lists, ListRuns):
+            assert lists.lows is not None and lists.highs is not None
+            lows, highs = self.array(lists.lows), self.array(lists.highs)
+            return [f"    low{number} = {lows}[r], high{number} = {highs}[r];"]
+        offsets, parent = self.array(lookup.level.offsets), self.entry(lookup.parents, "r")
+        return [
+            f"    const i64 parent = {parent};",
+            f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
+        ]
+
     def _in_root(self, number: int, lookup: Lookup) -> None:
         """Looks a value up in the root's list."""
-        dense = lookup.level.dense_index()
-        if dense is not None:
-            least, index = dense
-            sizes = self.number(least), self.number(len(index))
-            search = f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, key)"
-        else:
-            size = self.number(len(lookup.level))
-            search = f"find_within({self.array(lookup.level.values)}, 0, {size}, key)"
+        search = self.place(lookup.level, "key")
         self.looks += [f"const i64 place{number} = {search};", f"if (place{number} < 0) continue;"]
         if lookup.wanted:
             self.places.append(number)

@@ -280,11 +280,19 @@ class Through(NamedTuple):
 ValueTests = Sequence[tuple[str, Any]]
 
 
+class Sought(NamedTuple):
+    """Of each row, the position of its value in a root's list, which is looked up where it is read;
+    -1 if it is absent. `values`: an array, or `Through` others."""
+
+    level: TrieLevel
+    values: Any
+
+
 class Lookup(NamedTuple):
     """Where values are looked up: in the lists of the rows' parents, or in the root's (None)."""
 
     level: TrieLevel
-    parents: Any  # by row: an array, or `Through` others; or None
+    parents: Any  # by row: an array, `Through` others, or `Sought`; or None
     wanted: bool  # whether the positions are needed
 
 
@@ -306,7 +314,7 @@ class ListEntries(NamedTuple):
 class ListRanges(NamedTuple):
     """The lists of the rows' parents, one for each row, within bounds: (operator, bounds). Where
     each begins and ends has not been looked up yet. `source`: as in `ListEntries`. `distinct`: no
-    two rows have the same parent. Parents and bounds are arrays, or `Through` others."""
+    two rows have the same parent. Bounds are arrays, or `Through` others; parents also `Sought`."""
 
     level: TrieLevel
     parents: Any
@@ -319,10 +327,23 @@ class ListRanges(NamedTuple):
         return self.level.values
 
 
+class ListRuns(NamedTuple):
+    """The lists of which the rows themselves are the entries: of each row, the `values` of the rows
+    with the same parent (`parents` ascend), those beyond it by the operators in `cuts`. `lows` and
+    `highs`: for where they begin and end."""
+
+    values: Array
+    parents: Array
+    cuts: tuple[str, ...]
+    source: int
+    lows: Array | None = None
+    highs: Array | None = None
+
+
 class Choice(NamedTuple):
     """Lists, one for each row, which may be expanded; or else values are looked up in them."""
 
-    lists: ListEntries | ListRanges
+    lists: ListEntries | ListRanges | ListRuns
     lookup: Lookup
 
 

@@ -42,6 +42,25 @@ DEVICE i64 find_within(A values, i64 lo, i64 hi, i64 key) {
     return at < hi && (i64)values[at] == key ? at : -1;
 }
 
+// The end of the run of equal values around a position, among so many: found by doubled steps.
+template <class A>
+DEVICE i64 run_end(A values, i64 at, i64 size) {
+    const i64 key = (i64)values[at];
+    i64 low = at + 1;
+    for (i64 step = 1; low < size && (i64)values[low] == key; step *= 2) low += step;
+    const i64 high = low < size ? low : size;
+    return upper_bound(values, at + 1, high, key);
+}
+
+// Where that run begins.
+template <class A>
+DEVICE i64 run_begin(A values, i64 at) {
+    const i64 key = (i64)values[at];
+    i64 high = at;
+    for (i64 step = 1; high > 0 && (i64)values[high] == key; step *= 2) high -= step;
+    return lower_bound(values, high > 0 ? high : 0, at, key);
+}
+
 // The key's position in a list with an index of all values from `least` on; -1 if absent.
 template <class A>
 DEVICE i64 find_indexed(A index, i64 least, i64 size, i64 key) {
