@@ -183,7 +183,7 @@ ORDER = {
         elementwise array_module cupy_driver probe diagnosis head_counts flat
         kernels transfers cpp_lines lane_loops translate trie_building trie_cache
         control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
-        growing growing_rows round_launches round_memory rounds intersection_sources
+        growing growing_rows round_launches round_memory rounds level_arguments intersection_sources
         fused_level intersection sums paged_tries device share copied_tries helper
         group
     """,

@@ -7,6 +7,7 @@ whose shortest list differs run in groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Roots
@@ -49,7 +50,8 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
     each row, by number; None if there are hardly fewer combinations than rows."""
     base, rows = frontier, None
     while base.parent is not None and read.isdisjoint(base.columns):
-        base.settle()
+        if base.ahead is not None:
+            base.settle()
         if base.rows is not None:
             rows = base.rows if rows is None else base.rows[rows]
         base = base.parent
@@ -109,16 +111,17 @@ class FrontierExpansion:
         if fused is not None:
             yield from self._expand_fused(step, *fused, ahead and self._has_nodes(step))
             return
-        if any(not isinstance(lists, ListEntries) for lists in choices):
-            choices = self._choices(step, plain=True)
-        work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
+        if self.ops.fused is not None:
+            self.frontier.settle()
+            choices = self._choices(step, plain=True) if once is None else choices
+        work, rows, done = self.walk.limits.watch.innermost, self.frontier.most, 0
         for frontier, lists, _ in self._parts(choices):
-            if frontier.size == rows:
+            if frontier.most == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
-            with work.within(done / rows, (done + frontier.size) / rows):
+            with work.within(done / rows, (done + frontier.most) / rows):
                 yield from self._expand(step, frontier, lists, tests)
-            done += frontier.size
+            done += frontier.most
 
     def _parts(
         self, given: Sequence[Lists]
@@ -152,7 +155,7 @@ class FrontierExpansion:
         """The number of values of each row: the length of its list, or counted during the search;
         None if values have weights other than one and several lists decide. With `total`, a device
         may give their sum instead."""
-        usable = self._reusable(step)
+        usable = None if step.reuse is None else self._reusable(step)
         covered = step.reuse.covers if usable is not None and step.reuse is not None else ()
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
             if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
@@ -172,7 +175,7 @@ class FrontierExpansion:
 
     def _counted(self, step: Join, tests: Sequence[Comparison], total: bool) -> Array | int:
         """Counts the values of each row by look-ups, without materialising them."""
-        if not total:
+        if not total and self.frontier.ahead is not None:
             self.frontier.settle()
         ops, choices = self.ops, self._choices(step)
         fused = self._fused(step, choices, tests, "count" if total else "counts")
@@ -181,12 +184,14 @@ class FrontierExpansion:
             found = level.count() if total else level.counts()
             self._tried(level.tried)
             return found
-        choices = self._choices(step, plain=True)
-        counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
+        if ops.fused is not None:
+            self.frontier.settle()
+            choices = self._choices(step, plain=True)
+        counts: Array = ops.xp.zeros(self.frontier.most, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(choices):
             sought, _ = _others(self._lookups(step, frontier, lists.source), lists.source)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-            mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
+            mine = counts if rows is None else ops.xp.zeros(frontier.most, dtype=ops.xp.int64)
             for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
                 starts, lengths = lists.starts[low:high], lists.lengths[low:high]
                 if take >= 0:
@@ -356,10 +361,12 @@ class FrontierExpansion:
                 if (place, at) not in step.implied
             ]
             if plain:
-                parents, absent = self._parents(part.trie, frontier)
-                starts, lengths = self.ops.ranges(level, parents, bounds)
-                if absent is not None:
+                if part.trie in frontier.sought:
+                    parents, absent = self._found(part.trie, frontier)
+                    starts, lengths = self.ops.ranges(level, parents, bounds)
                     lengths = self.ops.xp.where(absent, 0, lengths)
+                else:
+                    starts, lengths = self.ops.ranges(level, frontier.column(part.trie), bounds)
                 choices.append(ListEntries(level.values, starts, lengths, source=place))
             else:
                 distinct = frontier.distinct and part.trie in frontier.columns
@@ -369,19 +376,14 @@ class FrontierExpansion:
             choices.append(self._root_lists(step))
         return choices
 
-    def _parents(self, trie: int, frontier: Frontier) -> tuple[Array, Array | None]:
-        """The nodes of a frontier's rows in a trie, and which have none (None: all have one)."""
-        variable = self.frontier.sought.get(trie)
-        if variable is None:
-            return frontier.column(trie), None
+    def _found(self, trie: int, frontier: Frontier) -> tuple[Array, Array]:
+        """The nodes of a frontier's rows in a trie whose root they seek, and which have none."""
+        variable = self.frontier.sought[trie]
         found = self.ops.find(self.walk.tries[trie].levels[0], frontier.column(variable))
         return self.ops.xp.maximum(found, 0), found < 0
 
-    def _plain_nodes(self, trie: int, frontier: Frontier) -> Array:
-        return self._parents(trie, frontier)[0]
-
     def _nodes(self, trie: int, frontier: Frontier) -> Array | Through | Sought:
-        """The same for kernels, which read columns in place."""
+        """The nodes of a frontier's rows in a trie, for kernels, which read columns in place."""
         variable = frontier.sought.get(trie)
         if variable is None:
             return frontier.entries(trie)
@@ -484,8 +486,10 @@ class FrontierExpansion:
     ) -> tuple[Reused, Sequence[int]] | tuple[None, Sequence[int]]:
         """The list of an earlier level, unless a chunk has cut one of its lists; and the places of
         the participants that it covers."""
+        if step.reuse is None:
+            return None, ()
         level = self._reusable(step)
-        if step.reuse is None or level is None:
+        if level is None:
             return None, ()
         number = "@" + step.reuse.variable
         if number not in level.columns:
@@ -564,8 +568,13 @@ class FrontierExpansion:
                 roots = True
             elif place not in covered:
                 level = self.walk.tries[part.trie].levels[part.depth]
-                of = self._nodes if fused else self._plain_nodes
-                found[place] = Lookup(level, of(part.trie, frontier), self._asks(part))
+                if fused:
+                    nodes: Any = self._nodes(part.trie, frontier)
+                elif part.trie in self.frontier.sought:
+                    nodes = self._found(part.trie, frontier)[0]
+                else:
+                    nodes = frontier.column(part.trie)
+                found[place] = Lookup(level, nodes, self._asks(part))
         if roots:
             asked = any(self._asks(part) for part in step.participants if part.depth == 0)
             found[ROOTS] = Lookup(self._roots(step)[0], None, asked)

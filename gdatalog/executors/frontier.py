@@ -48,7 +48,8 @@ class Frontier:
     @property
     def size(self) -> int:
         """The number of rows. Waits for the device if they are ahead."""
-        self.settle()
+        if self.ahead is not None:
+            self.settle()
         return self.most
 
     def settle(self) -> None:
@@ -78,7 +79,8 @@ class Frontier:
         frontier: Frontier | None = self
         found: Array | None = None
         while frontier is not None:
-            frontier.settle()
+            if frontier.ahead is not None:
+                frontier.settle()
             found = frontier.columns.get(key)
             if found is None:
                 found = frontier._gathered.get(key)

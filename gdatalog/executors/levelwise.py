@@ -26,7 +26,7 @@ from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchReduction, BranchRows
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan import join_plan as p
-from gdatalog.plan.effects import all_steps, binds, may_fail, participants, without
+from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
 from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.table import Array
@@ -71,7 +71,7 @@ class Levelwise(LevelWalk):
         next step."""
         while frontier.most and not sink.done:
             if at == len(steps):
-                if frontier.size:
+                if frontier.ahead is None or frontier.size:
                     sink.emit(frontier)
                 return None
             step = steps[at]
@@ -79,11 +79,12 @@ class Levelwise(LevelWalk):
             started = perf_counter()
             if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
-            sought = self._sought_later(steps, at)
-            if sought in frontier.columns:
-                frontier.sought |= {part.trie: sought for part in participants(step)}
-                at += 1
-                continue
+            if isinstance(step, p.Seek) and self.seen is None and self.ops.fused is not None:
+                sought = self._sought_later(steps, at)
+                if sought in frontier.columns:
+                    frontier.sought |= {part.trie: sought for part in step.participants}
+                    at += 1
+                    continue
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
                 self._note(step, frontier.size, frontier.size, narrowed.size, started)
@@ -99,9 +100,7 @@ class Levelwise(LevelWalk):
     def _sought_later(self, steps: Sequence[p.Step], at: int) -> str:
         """The variable that a step seeks in roots, if the kernel of the next level may do so: rows
         without it have no list there. Else empty."""
-        if self.ops.fused is None or self.seen is not None or at + 1 >= len(steps):
-            return ""
-        step, following = steps[at : at + 2]
+        step, following = (*steps[at : at + 2], None, None)[:2]
         if not isinstance(step, p.Seek) or not isinstance(following, p.Join):
             return ""
         covered = () if following.reuse is None else following.reuse.covers
@@ -229,10 +228,10 @@ class Levelwise(LevelWalk):
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
             at += len(tests)
-            after = at + 1
-            while after < len(steps) and self._sought_later(steps, after) == step.variable:
-                after += 1
-            ahead = self.seen is None and after < len(steps) and isinstance(steps[after], p.Join)
+            ahead = False
+            if self.seen is None and self.ops.fused is not None:
+                after = at + 1 + (self._sought_later(steps, at + 1) == step.variable)
+                ahead = after < len(steps) and isinstance(steps[after], p.Join)
             children = expansion.join(step, tests, ahead)
         for child in children:
             if self.seen is not None:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
+from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText
 from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import (
     KEPT_WHOLE,
@@ -31,7 +32,7 @@ from gdatalog.storage.trie import (
 AT_ONCE = 1 << 32
 
 
-class RowsAhead:
+class UncountedRows:
     """Rows that a kernel makes, whose number is in its `state`. `before`: those that it reads."""
 
     def __init__(self, level: FusedLevel, state: Array) -> None:
@@ -45,9 +46,9 @@ class RowsAhead:
         return self.count
 
 
-def listed(ops: Arrays, ahead: RowsAhead | None, *arrays: Array) -> list[Any]:
+def listed(ops: Arrays, ahead: UncountedRows | None, *arrays: Array) -> list[Any]:
     """The entries of short arrays, and the numbers of rows ahead, in one round trip."""
-    unknown: list[RowsAhead] = []
+    unknown: list[UncountedRows] = []
     while ahead is not None and ahead.count < 0:
         unknown.append(ahead)
         ahead = ahead.before
@@ -55,6 +56,38 @@ def listed(ops: Arrays, ahead: RowsAhead | None, *arrays: Array) -> list[Any]:
     for each, (_, count, _, total) in zip(unknown, found[len(arrays) :], strict=True):
         each.count, each.level.total, each.level.tried = count, total, total
     return found[: len(arrays)]
+
+
+class LevelTexts:
+    """The sources of levels of one shape."""
+
+    def __init__(
+        self,
+        given: LevelArguments,
+        choices: Sequence[Choice],
+        others: Sequence[Lookup],
+        tests: ValueTests,
+    ) -> None:
+        self.lists = ListsText(given, choices)
+        self.level = LevelText(given, choices, others, tests)
+        self._sources: dict[object, dict[str, str]] = {}
+
+    def sources(self, way: str, types: tuple[np.dtype[Any], ...]) -> dict[str, str]:
+        """The sources of kernels by name; `types`: those of the values and places that the kernel
+        writes, if the `way` is to expand."""
+        found = self._sources.get((way, types))
+        if found is None:
+            found = self._sources[way, types] = {"lists_of_rows": self.lists.text}
+            if types:
+                value, *places = [TYPES[str(kind)] for kind in types]
+                found["expand_level"] = self.level.expanding(value, places)
+            else:
+                found["count_level"] = self.level.counting(way == "counts")
+        return found
+
+
+_TEXTS: dict[object, LevelTexts] = {}  # by the shape of a level's arguments
+MOST_TEXTS = 512
 
 
 class FusedRows(NamedTuple):
@@ -69,7 +102,7 @@ class FusedRows(NamedTuple):
     stop: int
     row: int | None
     whole: bool
-    ahead: RowsAhead | None = None
+    ahead: UncountedRows | None = None
 
 
 class FusedLevel:
@@ -83,13 +116,19 @@ class FusedLevel:
         others: Sequence[Lookup],
         tests: ValueTests,
         rows: int,
-        ahead: RowsAhead | None = None,
+        ahead: UncountedRows | None = None,
     ) -> None:
         """`rows`: how many rows are expanded; at most, if they are `ahead`."""
         choices = [self._with_room(ops, choice, rows, len(choices)) for choice in choices]
         self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
-        self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
+        given = LevelArguments(choices, others, tests)
+        texts = _TEXTS.get(given.shape)
+        if texts is None:
+            if len(_TEXTS) >= MOST_TEXTS:
+                _TEXTS.clear()
+            texts = _TEXTS[given.shape] = LevelTexts(given, choices, others, tests)
+        self._texts, self._values = texts, given.values
         self._lookups = [*(choice.lookup for choice in choices), *others]
         lists = [choice.lists for choice in choices]
         self._value = np.result_type(*(one.values.dtype for one in lists))
@@ -119,13 +158,10 @@ class FusedLevel:
     def texts(self, way: str) -> dict[str, str]:
         """The sources of the kernels that are needed, by name: to `expand`, for the `counts` of
         rows, or their sum (`count`)."""
-        found = {"lists_of_rows": self._lists.text}
-        if way != "expand":
-            found["count_level"] = self._text.counting(way == "counts")
-        else:
-            types = [TYPES[str(self._place(number))] for number in self._text.places]
-            found["expand_level"] = self._text.expanding(TYPES[str(self._value)], types)
-        return found
+        types = ()
+        if way == "expand":
+            types = self._value, *[self._place(number) for number in self._texts.level.places]
+        return self._texts.sources(way, types)
 
     def _place(self, number: int) -> Any:
         return np.dtype(self.ops.place_of(len(self._lookups[number].level)))
@@ -139,10 +175,13 @@ class FusedLevel:
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
-            args = [*self._lists.args, *outs, ops.state_of(rows), *self._size]
-            ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
+            args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
+            ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
-        return [*found, *self._sources, *self._text.args]
+        return [*found, *self._sources, *self._taken(self._texts.level)]
+
+    def _taken(self, text: GivenArrays) -> list[Any]:
+        return [self._values[at] for at in text.taken]
 
     @property
     def _size(self) -> list[Any]:
@@ -179,14 +218,14 @@ class FusedLevel:
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
-        kept += [xp.empty(room, dtype=self._place(number)) for number in self._text.places]
+        kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
         ops.kernels.launch(text, "expand_level", {}, most, args)
         if ahead:
-            places = dict(zip(self._text.places, kept[2:], strict=True))
+            places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
             self._sources.clear()
-            return FusedRows(kept[0], kept[1], places, 0, None, True, RowsAhead(self, state))
+            return FusedRows(kept[0], kept[1], places, 0, None, True, UncountedRows(self, state))
         ((_, count, stop, self.total),) = listed(ops, self.ahead, state[:HEAD])
         self._known()
         if stop:
@@ -201,7 +240,7 @@ class FusedLevel:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
-        places = dict(zip(self._text.places, kept[2:], strict=True))
+        places = dict(zip(self._texts.level.places, kept[2:], strict=True))
         return FusedRows(kept[0], kept[1], places, stop, row, whole)
 
     def _whole_rows(

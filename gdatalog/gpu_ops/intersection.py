@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
-from gdatalog.gpu_ops.fused_level import FusedLevel, RowsAhead
+from gdatalog.gpu_ops.fused_level import FusedLevel, UncountedRows
 from gdatalog.gpu_ops.kernels import text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
@@ -72,7 +72,7 @@ class Intersections(Searches):
         way: str,
         chunk: int,
         rows: int,
-        ahead: RowsAhead | None = None,
+        ahead: UncountedRows | None = None,
     ) -> FusedLevel | None:
         """One kernel for all of a level (`way`: as in `FusedLevel.texts`). None while it is
         compiled, if there is memory for array operations with a chunk of candidates."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
     Choice,
@@ -20,27 +22,30 @@ from gdatalog.storage.trie import (
 
 
 class GivenArrays:
-    """What kernels take: `args`, and their declarations (`params`)."""
+    """What a kernel takes of a level's arguments: their places (`taken`) and declarations
+    (`params`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: LevelArguments) -> None:
         self.params: list[str] = []
-        self.args: list[Array | int] = []
-        self._names: dict[int, str] = {}  # by id of the array
+        self.taken: list[int] = []
+        self._given: LevelArguments | None = given  # until the source is made
 
-    def array(self, array: Array) -> str:
-        """The name of an array, which is an argument."""
-        name = self._names.get(id(array))
-        if name is None:
-            name = self._names[id(array)] = f"a{len(self.args)}"
-            self.params.append(f"ARRAY(const {type_of(array)}) {name}")
-            self.args.append(array if array.flags.c_contiguous else array.copy())
-        return name
+    def array(self, array: Array, written: bool = False) -> str:
+        """The name of an array, which is an argument; `written`: the kernel writes it."""
+        const = "" if written else "const "
+        return self._named("a", f"ARRAY({const}{type_of(array)})", array)
 
-    def written(self, array: Array) -> str:
-        """The same of an array that the kernel writes."""
-        name = f"a{len(self.args)}"
-        self.params.append(f"ARRAY({type_of(array)}) {name}")
-        self.args.append(array)
+    def number(self, array: Array, name: str) -> str:
+        """The name of a number that belongs to an array."""
+        return self._named("n", "i64", array, name)
+
+    def _named(self, letter: str, kind: str, *of: Any) -> str:
+        assert self._given is not None
+        at = self._given.of(*of)
+        name = f"{letter}{at}"
+        if at not in self.taken:
+            self.taken.append(at)
+            self.params.append(f"{kind} {name}")
         return name
 
     def entry(self, column: Array | Through | Sought, at: str) -> str:
@@ -57,23 +62,19 @@ class GivenArrays:
         """The position of a value in the root's list; -1 if it is absent."""
         dense = level.dense_index()
         if dense is None:
-            return f"find_within({self.array(level.values)}, 0, {self.number(len(level))}, {key})"
-        least, index = dense
-        sizes = self.number(least), self.number(len(index))
-        return f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, {key})"
-
-    def number(self, value: int) -> str:
-        self.params.append(f"i64 n{len(self.args)}")
-        self.args.append(value)
-        return f"n{len(self.args) - 1}"
+            values, size = self.array(level.values), self.number(level.values, "size")
+            return f"find_within({values}, 0, {size}, {key})"
+        index = dense[1]
+        least, size = self.number(index, "least"), self.number(index, "size")
+        return f"find_indexed({self.array(index)}, {least}, {size}, {key})"
 
 
 class ListsText(GivenArrays):
     """The source of the kernel that finds each row's lists, chooses the shortest of several, and
     sums their lengths up."""
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
-        super().__init__()
+    def __init__(self, given: LevelArguments, choices: Sequence[Choice]) -> None:
+        super().__init__(given)
         finds = [self._find(choice.lists) for choice in choices]
         more = len(choices) > 1
         lines = []
@@ -158,21 +159,24 @@ class ListsText(GivenArrays):
                 low = "at + 1" if op == ">" else "at"
         lines = [f"const i64 low = {low}, high = {high};"]
         if lists.lows is not None and lists.highs is not None:
-            lows, highs = self.written(lists.lows), self.written(lists.highs)
+            lows, highs = self.array(lists.lows, True), self.array(lists.highs, True)
             lines.append(f"{lows}[at] = (i32)low, {highs}[at] = (i32)high;")
         return lines
 
 
 class LevelText(GivenArrays):
     """The source of a level's kernels: rows are expanded from the shortest of their `choices`, and
-    the values looked up in the others, in order; then in `others`. `args`: the arrays that kernels
-    take for that. `places`: for each position that is wanted, the number of its list (those of
-    `choices` first), and the name of its type."""
+    the values looked up in the others, in order; then in `others`. `places`: for each position that
+    is wanted, the number of its list (those of `choices` first)."""
 
     def __init__(
-        self, choices: Sequence[Choice], others: Sequence[Lookup], tests: ValueTests
+        self,
+        given: LevelArguments,
+        choices: Sequence[Choice],
+        others: Sequence[Lookup],
+        tests: ValueTests,
     ) -> None:
-        super().__init__()
+        super().__init__(given)
         self.places: list[int] = []
         self.looks: list[str] = []
         self._many = len(choices) > 1
@@ -184,6 +188,7 @@ class LevelText(GivenArrays):
             self._in_choice(number, choices[number], choices[number + 1])
         for number, lookup in enumerate(others, len(choices)):
             self._in_root(number, lookup)
+        self._given = None
 
     def _own(self, choices: Sequence[Choice]) -> None:
         """The value of an entry, and its position."""

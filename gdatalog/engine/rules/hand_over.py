@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from gdatalog.calls import Block, GiveUp, NotOnDevice
 from gdatalog.engine import derived
-from gdatalog.engine.context import ExecutionContext, RuleInputs, Sources
+from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.sinks import Bag, RowSet, Sink, StepCounts
@@ -18,15 +18,6 @@ from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 _rests = lru_cache(256)(rest_of)  # the same plan has the same loops, by its identity
-
-
-def hands_over(context: ExecutionContext) -> bool:
-    """Whether joins that run breadth-first go on depth-first. A strategy that was chosen runs
-    alone."""
-    settings = context.settings
-    if settings.hand_over == "auto":
-        return context.device.accelerator is not None and settings.strategy == "auto"
-    return settings.hand_over == "always"
 
 
 @dataclass(slots=True)
@@ -103,3 +94,19 @@ class HandOver:
             self.seen.setdefault(own.get(step, step), StepCounts()).add(counts)
         last = nest.seen.get(id(nest.join.steps[-1]))
         self.found += 0 if last is None else last.rows_out
+
+
+def hand_over(
+    join: JoinPlan,
+    tries: Sequence[Trie],
+    inputs: RuleInputs,
+    label: str,
+    seen: dict[int, StepCounts] | None,
+) -> HandOver | None:
+    """What takes the rows of a join that runs breadth-first; None if the setting says so, or, under
+    "auto", if a strategy was chosen: it runs alone."""
+    settings = inputs.context.settings
+    automatic = inputs.context.device.accelerator is not None and settings.strategy == "auto"
+    if settings.hand_over == "never" or (settings.hand_over == "auto" and not automatic):
+        return None
+    return HandOver(join, tries, inputs, label, seen)

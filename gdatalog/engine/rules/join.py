@@ -11,7 +11,6 @@ from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.depth import Form, JoinNest, Texts
 from gdatalog.engine.device import CPU
 from gdatalog.engine.parallel import run_together
-from gdatalog.engine.rules.hand_over import HandOver, hands_over
 from gdatalog.engine.scans import Scan
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.levelwise import Levelwise
@@ -136,10 +135,11 @@ class JoinRun:
         seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
         beside = inputs.scope, limits, seen, inputs.lasting, context.thresholds
         walk = Levelwise(tries, ops, *beside)
-        handed = None
-        if inputs.lasting is None and hands_over(context):
-            handed = walk.deeper = HandOver(join, tries, inputs, self.plan.relation, seen)
-        here = context.device is CPU
+        here, handed = context.device is CPU, None
+        if inputs.lasting is None and (not here or context.settings.hand_over == "always"):
+            from gdatalog.engine.rules.hand_over import hand_over
+
+            handed = walk.deeper = hand_over(join, tries, inputs, self.plan.relation, seen)
         most = _rows_at_hand(join, tries, limits.chunk) if here else 0
         held = most * levels_of(self.plan) * BYTES_PER_ROW
         held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
