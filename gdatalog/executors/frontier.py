@@ -7,11 +7,11 @@ columns are gathered through the parents on demand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops, RowsAhead
-from gdatalog.plan.join_plan import Expr, Slot, slots
+from gdatalog.plan.join_plan import Expr, Slot, Step, slots
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import KEPT_WHOLE, Through, TrieLevel
@@ -62,6 +62,7 @@ class Frontier:
         def cut(array: Array) -> Array:
             return array[:count].copy() if spare else array[:count]  # a copy frees the rest
 
+        assert self.rows is not None
         self.most, self.rows = count, cut(self.rows)
         self.columns = {key: cut(column) for key, column in self.columns.items()}
 
@@ -157,6 +158,14 @@ class Frontier:
             bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
             self._lists = ops.level_of(self.columns[self.level], bounds)
         return self._lists
+
+
+class DeeperLoops(Protocol):
+    """What takes rows of a level that are more than a chunk."""
+
+    def take(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Any, /) -> bool:
+        """Runs the steps from `at` on over the rows of a frontier, depth-first, into a sink; False
+        if it cannot."""
 
 
 # The intersection of root lists, and the position of each of its values in each of them (None: the

@@ -22,6 +22,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.failures import describe_failure
 from gdatalog.executors.frontier import WEIGHT, FailedRows, Frontier, Key
+from gdatalog.executors.generation import FrontierGeneration
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchReduction, BranchRows
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
@@ -205,11 +206,13 @@ class Levelwise(LevelWalk):
             def deeper(skipped: int, rows: Frontier) -> bool:
                 return take(steps, place + skipped, rows, sink)
 
-        expansion = FrontierExpansion(self, frontier, sink, deeper)
+        expansion: FrontierGeneration | FrontierExpansion
         if isinstance(step, p.Generate):
+            expansion = FrontierGeneration(self, frontier)
             children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, p.Join)
+            expansion = FrontierExpansion(self, frontier, sink, deeper)
             # A profile measures each step separately.
             tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.plan.join_plan import Expr
 from gdatalog.storage.row_ops import RowOps
@@ -74,7 +74,7 @@ class LevelKernel(Protocol):
 
 # Of choices, other look-ups, tests, the way, the rows of a chunk, and those of the frontier.
 Fused = Callable[
-    [Sequence[Choice], Sequence[Lookup], ValueTests, str, int, int, "RowsAhead | None"],
+    [Sequence[Choice], Sequence[Lookup], ValueTests, str, int, int, Any],
     LevelKernel | None,
 ]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import FailedRows, Frontier, Roots
+from gdatalog.executors.frontier import DeeperLoops, FailedRows, Frontier, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
@@ -80,14 +80,6 @@ class StepCounts:
         self.tried += other.tried
         self.rows_out += other.rows_out
         self.seconds += other.seconds
-
-
-class DeeperLoops(Protocol):
-    """What takes rows of a level that are more than a chunk."""
-
-    def take(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, /) -> bool:
-        """Runs the steps from `at` on over the rows of a frontier, depth-first; False if it
-        cannot."""
 
 
 @dataclass(slots=True)

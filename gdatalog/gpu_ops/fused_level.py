@@ -261,23 +261,24 @@ class FusedLevel:
 
     def counts(self) -> Array:
         """How many entries of each row remain. Waits for the number of candidates."""
-        counts = self.ops.xp.zeros(self._rows, dtype=self.ops.xp.int64)
-        self._count(counts, "counts")
-        return counts
+        found = self.ops.xp.zeros(self._rows + 1, dtype=self.ops.xp.int64)
+        self._count("counts", found, found[self._rows :])
+        return found[: self._rows]
 
     def count(self) -> int:
         """How many entries remain. Waits for it."""
-        return self._count(self.ops.xp.zeros(1, dtype=self.ops.xp.int64), "count")
+        found = self.ops.xp.zeros(2, dtype=self.ops.xp.int64)
+        return int(self._count("count", found, found)[0])
 
-    def _count(self, counts: Array, way: str) -> int:
+    def _count(self, way: str, counts: Array, told: Array) -> list[int]:
+        """Counts entries, and returns what is `told` in the end: last, how many there are."""
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
-        total = self.ops.xp.empty(1, dtype=self.ops.xp.int64)
         while True:
-            these = [*args, counts, total, start, most, *self._size]
+            these = [*args, counts, start, most, *self._size]
             self.ops.kernels.launch(text, "count_level", {}, most, these)
-            (self.total,), (found,) = listed(self.ops, self.ahead, total, counts[:1])
-            start += most
+            (found,) = listed(self.ops, self.ahead, told)
+            self.total, start = found[-1], start + most
             if start >= self.total:
                 self.tried = self.total
-                return found
+                return [*found]

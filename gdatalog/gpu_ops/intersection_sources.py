@@ -284,10 +284,11 @@ class LevelText(GivenArrays):
         return "\n".join(lines) + "\n"
 
     def counting(self, by_row: bool) -> str:
-        """The source of the kernel that only counts what remains: of each row, or in all."""
+        """The source of the kernel that only counts what remains: of each row, or in all. The
+        number of entries comes behind."""
         lines = [
-            *self._begin("count_level", ["ARRAY(i64) counts", "ARRAY(i64) totals"]),
-            "    if (thread_of_grid() == 0) totals[0] = total;",
+            *self._begin("count_level", ["ARRAY(i64) counts"]),
+            f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
             "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
             *_TILE,
