@@ -261,7 +261,7 @@ def test_ranges(seed: int, dtype: Any, operators: list[str]) -> None:
         starts, lengths = OPS.ranges(on_device(level), there(parents), moved)
         lists = ListRanges(on_device(level), there(parents), moved, 0)
         fused = OPS.fused(
-            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9
+            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9, 300
         )
         part = fused.expand(0, 1 << 20)
     wanted, long = cpu_ops.ranges(level, parents, cuts)

@@ -63,10 +63,10 @@ class GivenArrays:
         dense = level.dense_index()
         if dense is None:
             values, size = self.array(level.values), self.number(level.values, "size")
-            return f"find_within({values}, 0, {size}, {key})"
+            return f"find({values}, 0, {size}, {key})"
         index = dense[1]
         least, size = self.number(index, "least"), self.number(index, "size")
-        return f"find_indexed({self.array(index)}, {least}, {size}, {key})"
+        return f"find_indexed({least}, {self.array(index)}, {size}, {key})"
 
 
 class ListsText(GivenArrays):
@@ -143,7 +143,7 @@ class ListsText(GivenArrays):
         ]
         for op, bounds in lists.cuts:
             edge = "high" if op in ("<", "<=") else "low"
-            search = "upper_bound" if op in ("<=", ">") else "lower_bound"
+            search = "upper" if op in ("<=", ">") else "lower"
             values = self.array(lists.level.values)
             bound = self.entry(bounds, "at")
             lines.append(f"{edge} = {search}({values}, low, high, (i64){bound});")
@@ -193,11 +193,13 @@ class LevelText(GivenArrays):
     def _own(self, choices: Sequence[Choice]) -> None:
         """The value of an entry, and its position."""
         arrays = [self.array(choice.lists.values) for choice in choices]
-        value = f"(i64){arrays[-1]}[position]"
+        kinds = {type_of(choice.lists.values) for choice in choices}
+        kind = kinds.pop() if len(kinds) == 1 else "i64"
+        value = f"({kind}){arrays[-1]}[position]"
         for number in reversed(range(len(choices) - 1)):
             if arrays[number:] != arrays[-1:] * (len(choices) - number):
-                value = f"source == {number} ? (i64){arrays[number]}[position] : {value}"
-        self.looks.append(f"const i64 key = {value};")
+                value = f"source == {number} ? ({kind}){arrays[number]}[position] : {value}"
+        self.looks.append(f"const {kind} key = {value};")
         for number, choice in enumerate(choices):
             if choice.lookup.wanted:
                 self.places.append(number)
@@ -213,7 +215,7 @@ class LevelText(GivenArrays):
         for when, choice in ((f"if (later{number})", high), ("else", low)):
             self.looks += [f"{when} {{", *self._list_of(number, choice), "}"]
             values = self.array(choice.lookup.level.values)
-            finds.append(f"{at} = find_within({values}, low{number}, high{number}, key);")
+            finds.append(f"{at} = find({values}, low{number}, high{number}, key);")
         if finds[0] == finds[1]:
             self.looks.append(finds[0])
         else:
@@ -346,7 +348,7 @@ _ENTRY = (
     "if (near < held) {",
     "    position = origins[near] + own;",
     "} else {  // empty rows have filled the shared memory",
-    "    r = upper_bound(ends, r, rows, begin + own);",
+    "    r = upper(ends, r, rows, begin + own);",
     "    position = starts[r] + begin + own - ends[r - 1];",
     "}",
 )
