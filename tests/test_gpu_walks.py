@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import launch, loops, scratch
+from gdatalog.gpu_ops import kept_lists, launch, loops, scratch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.parser import parse
@@ -67,6 +67,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(launch, "BLOCK_ROWS", (32, 256)[number % 2])
         if number % 5 == 2:
             borrowed(patch)
+        if number % 2:
+            patch.setattr(kept_lists, "LEAST_TURNED", 0)
         db.workspace.device = device
         db.workspace.tune(
             tile_shares_after=LIMITS[number % len(LIMITS)],

@@ -144,7 +144,9 @@ class Spoken:
             if name == "next_task" and self.team is not None:
                 table, values = self.team.table, self.team.values
                 own = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
-                words = f"t, run, work, team_words, {texts[0]}, {own}, {self.team.length}"
+                words = (
+                    f"t, run, work, team_words, team_keys, {texts[0]}, {own}, {self.team.length}"
+                )
                 return f"next_of_team({words})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
