@@ -188,7 +188,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *_top(translation.root, inputs),
         *([f"    SHARED(u32, tails, {tails});"] if tails else []),
         *(_TEAM if team else []),
-        *(_HOLDS if turned else []),
+        *(_HOLDS if turned or translation.holds else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_part(name, inputs[name]) for name in given),
         *(_slice(name, kind, buffers, team) for name, kind in own.items()),

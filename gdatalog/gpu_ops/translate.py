@@ -45,6 +45,7 @@ from gdatalog.gpu_ops.flat import Flat, flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.lanes import TILES
+from gdatalog.gpu_ops.met_lists import MetLists
 from gdatalog.gpu_ops.steady import Steady, calls_in
 from gdatalog.gpu_ops.teams import team_of
 from gdatalog.records import dataclass, field
@@ -65,6 +66,8 @@ class Translation(LaneLoops):
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
+        if self.lanes == TILES[-1] and not self.counters:
+            MetLists(function).rewrite()
         function.body = Steady(self.lanes > 1 and not self.counters).move(function.body)
         arrays = {name: f"{'f64' if of == 'double' else of}[]" for name, of in self.arrays.items()}
         self.types = LoopTypes(Function(function.name, function, {}), (), {**arrays})
@@ -344,7 +347,7 @@ class Translation(LaneLoops):
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
-        elif not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body):
+        if not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body):
             self._long_turns(name, shared.body, [*own, *assigned_in(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
         self._shared_turns(name, shared.body, [*own, *assigned_in(head)])

@@ -129,6 +129,8 @@ constexpr int PAYS = 2;
 // Lists that are so many times longer than a held one do not meet it; its values are searched in them.
 constexpr int FAR_LONGER = 16;
 
+constexpr i64 LEAST_HELD = 4;  // in shorter lists a search is as fast
+
 DEVICE u32 slot_of(i32 key) { return ((u32)key * 0x9E3779B1u) >> (32 - HELD_BITS); }
 
 template <int N, class P, class H>
@@ -212,4 +214,21 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
     }
     if (any(t, left)) n += count_common_of_each(t, left, va, alo, ahi, vb, blo, bhi);
     return n;
+}
+
+// Holds a list that the loops have found, if it fits; returns whether it is held.
+template <int N, class H>
+DEVICE i64 hold_list(Tile<N> t, H held, Held<i32>& now, Array<const i32> values, i64 lo, i64 hi) {
+    if (hi - lo < LEAST_HELD || hi - lo > HELD_SLOTS / 2 || +values[lo] < 0) return 0;
+    hold(t, held, values, lo, hi);
+    now.lo = now.hi = 0;
+    return 1;
+}
+template <int N, class H>
+DEVICE i64 hold_list(Tile<N> t, H held, Held<i32>& now, Array<const i64> values, i64 lo, i64 hi) {
+    return 0;
+}
+template <class H>
+DEVICE bool holds_key(H held, i64 key) {
+    return key == (i64)(i32)key && holds(held, (i32)key);
 }
