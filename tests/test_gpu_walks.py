@@ -218,6 +218,25 @@ def test_what_lanes_have_left_of_a_unit_is_shared() -> None:
             assert "_first + LANES - l" in source  # where a lane's strip gives away the rest
 
 
+def test_common_values_that_are_only_counted_are_not_written() -> None:
+    """Lanes look the values of their lists up in one that is held, those of a short one in theirs
+    if these are far longer, and share what they have left with other tiles."""
+    edges = [(x, y) for x in range(60) for y in range(x + 1, 60) if (x * x + 7 * y) % 5 < 1 + x % 2]
+    text = (
+        "n(count()) <- E(a, b), E(a, c), E(a, d), E(a, e), E(b, c), E(b, d), E(b, e), E(c, d), "
+        "distinct(a, b, c, d, e)."
+    )
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [*edges, *((y, x) for x, y in edges)]
+        expected = db.query(text).fetchall()
+        device = db.workspace.device = Gpu(HostDriver(seed=2, blocks=2, races=True))
+        db.workspace.force(strategy="lftj", tile=32, algebra="never")
+        db.workspace.tune(tile_shares_after=0)
+        assert db.query(text).fetchall() == expected
+        (source,) = device.walks._kernels
+        assert "= hold_list(t, " in source
+
+
 @pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])
 def test_a_root_without_an_index(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its search begins in shared memory."""
