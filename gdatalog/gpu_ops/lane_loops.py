@@ -158,8 +158,6 @@ class LaneLoops(CodeEmitter):
         function = f"{called(counted.call)}_of_each"
         if more:
             function += f"<{more.pop()}>"
-        kind = "i32" if self._short else "i64"
-        alo, ahi, blo, bhi = (f"({kind}){end}" for end in (alo, ahi, blo, bhi))
         lists = [f"read_only({va})", alo, ahi, f"read_only({vb})", blo, bhi, *more]
         if held:
             function, lists = "count_common_held", [*lists, "held", "held_now"]

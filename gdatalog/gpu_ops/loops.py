@@ -69,7 +69,7 @@ _HOLDS = (
     f"    SHARED(i32, all_held, HELD_SLOTS * ({THREADS} / LANES));",
     "    const i64 own_held = (i64)HELD_SLOTS * (thread_of_block() / LANES);",
     "    const auto held = slice(all_held, own_held, HELD_SLOTS);",
-    "    Held<i32> held_now = {0, 0};",
+    "    Held<i64> held_now = {0, 0};",
 )
 
 _FINISH = """\

@@ -218,14 +218,14 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
 
 // Holds a list that the loops have found, if it fits; returns whether it is held.
 template <int N, class H>
-DEVICE i64 hold_list(Tile<N> t, H held, Held<i32>& now, Array<const i32> values, i64 lo, i64 hi) {
+DEVICE i64 hold_list(Tile<N> t, H held, Held<i64>& now, Array<const i32> values, i64 lo, i64 hi) {
     if (hi - lo < LEAST_HELD || hi - lo > HELD_SLOTS / 2 || +values[lo] < 0) return 0;
     hold(t, held, values, lo, hi);
     now.lo = now.hi = 0;
     return 1;
 }
 template <int N, class H>
-DEVICE i64 hold_list(Tile<N> t, H held, Held<i32>& now, Array<const i64> values, i64 lo, i64 hi) {
+DEVICE i64 hold_list(Tile<N> t, H held, Held<i64>& now, Array<const i64> values, i64 lo, i64 hi) {
     return 0;
 }
 template <class H>
