@@ -86,13 +86,11 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     return (*places, *(part.value for part in named)), tuple([part.column for part in named])
 
 
-def conditions(name: str, read: list[Any]) -> list[Any]:
-    """The arguments of a call; those of `if` and `case` that are conditions become values.
+def conditions(read: list[Any]) -> list[Any]:
+    """The arguments of a call of `if` or `case`; those that are conditions become values.
 
     `x = 3` is one, too, before an argument without a name; a relation's names come last.
     """
-    if name not in ("if", "case"):
-        return read
     last = max((at for at, part in enumerate(read) if type(part) is not Named), default=-1)
     return [
         _condition(part)

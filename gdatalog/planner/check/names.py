@@ -349,7 +349,7 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = [compare.first, *[side for _, side in compare.rest]]
-        for left, op, right in neighbours(compare):
+        for left, op, right in neighbours(compare) if s.Null in map(type, sides) else ():
             if op not in ("=", "!="):
                 self._no_null((left, right), f"`{op}` does not hold for a null", TEST_NULL)
         if not any(map(_is_range, sides)):
