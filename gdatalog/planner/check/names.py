@@ -147,10 +147,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            columns = self.columns.of(name)
-            if relation.schema is not None:
-                columns = columns[: relation.schema.shown]
-            cut = None if query.ordering is None else self._cut(query, columns)
+            cut = None if query.ordering is None else self._cut(query, self.columns.shown(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -267,12 +264,8 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                relation = self.catalog.relations[atom.name]
-                if relation.arity != len(atom.args):
-                    schema = relation.schema
-                    if schema is not None and len(atom.args) == schema.shown:
-                        atom = replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
-                    self._arity(atom)
+                if self.catalog.relations[atom.name].arity != len(atom.args):
+                    self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             self._nulls_fit(atom)
@@ -437,9 +430,8 @@ class NameResolution:
 
     def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
         """An error for a `null` where only a value makes sense."""
-        for expr in exprs:
-            if isinstance(expr, s.Null):
-                self._fail(message, expr.span, hint)
+        for null in [expr for expr in exprs if isinstance(expr, s.Null)]:
+            self._fail(message, null.span, hint)
 
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
