@@ -207,7 +207,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata joined_nulls cautions heads inlining column_names
-        optionals forms names signatures types lattice declarations schemas zones nulls
+        optionals forms names signatures types lattice declarations schemas zones null_values nulls
         ordered_heads program extending validity
     """,
     "planner/order": """

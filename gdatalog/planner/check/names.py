@@ -411,7 +411,8 @@ class NameResolution:
             case s.FunctionCall():
                 return self._call(expr)
             case s.Chain() | s.HeadAggregate():  # the latter depends on an order
-                self._no_null(children(expr), "an operation on a null is null", _COALESCE)
+                if getattr(expr, "kind", None) not in ("lag", "lead"):  # their default may be null
+                    self._no_null(children(expr), "an operation on a null is null", _COALESCE)
                 return rebuild(expr, self._expr)
             case s.Window(name):
                 self._ordered(name, expr.span)
@@ -429,9 +430,8 @@ class NameResolution:
 
     def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
         """An error for a `null` where only a value makes sense."""
-        for expr in exprs:
-            if isinstance(expr, s.Null):
-                self._fail(message, expr.span, hint)
+        for null in [expr for expr in exprs if isinstance(expr, s.Null)]:
+            self._fail(message, null.span, hint)
 
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
