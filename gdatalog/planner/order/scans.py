@@ -40,10 +40,8 @@ def scan_of(
     tests nothing only asks how many rows there are."""
     atoms = [item for item in items if isinstance(item, n.AtomItem)]
     rest = [item for item in items if not isinstance(item, n.AtomItem)]
-    if len(atoms) == 1 and all(map(_computed, rest)):
-        (atom,) = atoms
-    else:
-        atom = _copied(atoms, rest, sizes, read)
+    alone = len(atoms) == 1 and all(map(_computed, rest))
+    atom = atoms[0] if alone else _copied(atoms, rest, sizes, read)
     if atom is None or not atom.args:
         return None
     size = sizes(atom.relation, atom.version)
