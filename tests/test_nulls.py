@@ -153,6 +153,17 @@ def test_one_note_tells_of_nulls_that_are_joined() -> None:
         assert len(caught) == 3
 
 
+def test_a_declaration_says_whether_there_are_nulls() -> None:
+    with gd.connect() as db:
+        db.load("p", [(1, None), (2, 3)], columns=["a", "b"])
+        with pytest.raises(gd.TypeMismatchError, match=r"but its data is `p\(a: int, b: int\?\)`"):
+            db.run(".decl p(a: int, b: int)")
+        db.run(".decl p(a: int?, b: int?)")
+        assert repr(db.relations) == "p(a: int?, b: int?)"
+        with pytest.raises(gd.TypeMismatchError, match="`q` is declared again, and differently"):
+            db.run(".decl q(a: int)\n.decl q(a: int?)")
+
+
 def test_columns_that_nobody_asks_for_may_have_nulls(tmp_path: Path) -> None:
     for data in all_forms(tmp_path):
         if not isinstance(data, list | np.ndarray) or isinstance(data[0], dict):

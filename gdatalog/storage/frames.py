@@ -117,23 +117,30 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"
     mending = Mending.of(raw, picked, options) if options.mends else None
+    declared, keep = options.declared, options.nulls == "keep"
+    strict = declared is not None and declared.declared  # others have no nulls
+    said = () if declared is None else declared.nullable
+    null: list[bool] = []
     for position, (name, at, wanted) in enumerate(picked):
         work.share(position / len(picked))
         watch.poll()
         place = DataPlace(options.what, name) if raw.place is None else raw.place(at, name)
         typed: Typing = partial(_column, raw, wanted, options.there)
-        if options.keeps(position):
-            how = options.null, options.marked(position)
-            typed = partial(with_nulls, raw.source, *how, typed)
+        nullable = bool(said) and said[position]
+        if keep and (nullable or not strict):
+            marked = nullable and wanted == "symbol"
+            typed = partial(with_nulls, raw.source, options.null, marked, typed)
+            nullable = nullable or (
+                raw.table is not None and True in raw.table.nullable[at : at + 1]
+            )
         column = raw.columns[at]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
-        given = () if raw.table is None else raw.table.nullable[at : at + 1]
-        nullable = options.is_nullable(position) or (True in given and options.keeps(position))
         if nullable and isinstance(values, np.ndarray | TextColumn):
             values = NullableColumn(values, np.zeros(len(values), dtype=np.bool_))
+        null.append(type(values) is NullableColumn)
         if isinstance(values, NullableColumn):
             check_nullable(values, kind, place)
         types.append(kind)
@@ -142,10 +149,8 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
     length = raw.length if mending is None else mending.length
     names = tuple(name for name, _, _ in picked)
     rows = length if picked else min(length, 1)
-    null = tuple(isinstance(values, NullableColumn) for values in converted)
-    return Table(
-        names, tuple(types), tuple(converted), rows, tidy(kinds), null if any(null) else ()
-    )
+    nulls = tuple(null) if True in null else ()
+    return Table(names, tuple(types), tuple(converted), rows, tidy(kinds), nulls)
 
 
 def _kind(raw: Raw, at: int, found: TypeName) -> Kind | None:

@@ -132,8 +132,8 @@ def decode_blocks(
 
 def decode_nullable(parts: Sequence[Array], kind: TypeName, symbols: SymbolTable) -> NullableColumn:
     """A column of values and nulls, decoded from its keys."""
-    wide = [np.asarray(part, dtype=np.int64) for part in parts]
-    keys = np.concatenate([np.empty(0, dtype=np.int64), *wide])
+    none: Array = np.empty(0, dtype=np.int64)
+    keys = np.concatenate([none, *(np.asarray(part, dtype=np.int64) for part in parts)])
     missing: Array = keys == NULL
     if kind == "symbol" and missing.any():
         keys[missing] = 0 if len(symbols) else symbols.intern("")  # any text

@@ -16,7 +16,15 @@ import numpy as np
 
 from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import (
+    MISSING,
+    Cells,
+    arrow_texts,
+    as_arrow,
+    cells_column,
+    hold_texts,
+    kind_of,
+)
 from gdatalog.storage.columns import arrow_array, column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
@@ -42,11 +50,15 @@ def with_nulls(
     """The typed values of a raw column, with its nulls if it has some. Of a text file: `null` is
     the word for them, and cells that are `marked` as empty are nulls, too."""
     missing = None if source != "text" else said_nulls(column, null, marked)
+    if source == "text" and missing is None and not marked:
+        missing = blank_cells(column)
     while True:
         try:
             if missing is None or not missing.any():
                 return typed(column, place)
             kind, values = typed(taken(column, ~missing), _among(place, ~missing))
+            if kind == "symbol" and source == "text" and null is None and not marked:
+                return typed(column, place)  # empty texts
             return kind, NullableColumn(_spread(values, ~missing), missing)
         except MissingValue:
             found = null_mask(column, source, None, False, nulls=True)
@@ -54,6 +66,22 @@ def with_nulls(
             if not found.any() or (missing is not None and (found == missing).all()):
                 raise
             missing = found
+
+
+def blank_cells(cells: Any) -> Array | None:
+    """A mask of the empty cells of a column that seems to hold no texts; None if it has none or
+    holds texts. Without these, it is parsed at once."""
+    if isinstance(cells, TextColumn):
+        return None
+    if isinstance(cells, list):
+        there = [cell for cell in cells if cell]
+        if len(there) == len(cells) or hold_texts(there[:100]):
+            return None
+        return np.array([not cell for cell in cells], dtype=np.bool_)
+    blank = pc.equal(pc.binary_length(cells), 0)
+    if not pc.any(blank).as_py() or hold_texts(cells.filter(pc.invert(blank))[:100].to_pylist()):
+        return None
+    return np.asarray(blank, dtype=np.bool_)
 
 
 def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
