@@ -115,11 +115,11 @@ def nulling(
         return xp.where(null, xp.int64(NULL), keys), None if failed is None else failed & ~null
     keys, failed = keys_of(first, columns)
     if expr.function == "if":
-        (then, bad), (other, worse) = (keys_of(arg, columns) for arg in others)
+        (then, bad), (rest, worse) = (keys_of(arg, columns) for arg in others)
         yes = keys != 0
         failed = either(failed, None if bad is None else bad & yes)
         failed = either(failed, None if worse is None else worse & ~yes)
-        return xp.where(yes, then, other), failed
+        return xp.where(yes, then, rest), failed
     for other in others:
         more, bad = keys_of(other, columns)
         null = keys == NULL

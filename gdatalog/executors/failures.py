@@ -69,7 +69,7 @@ def _of_floats(expr: Apply) -> Apply:
     """The same function of floats."""
     args = (
         Constant(float(arg.value), "float")
-        if isinstance(arg, Constant)
+        if isinstance(arg, Constant) and arg.value is not None
         else Apply("to_float", (arg,), "float")
         for arg in expr.args
     )

@@ -34,6 +34,7 @@ from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import NULL
 
 _KEPT = 256  # maximum entries of the caches of constants and of tables; a full one is cleared
 
@@ -67,7 +68,16 @@ class ExpressionOperations(RowOperations):
         return self._long(self._values(expr, columns, scope)[0], size)
 
     def ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
-        """The rank of each symbol among all texts, in the order of code points."""
+        """The rank of each symbol among all texts, in the order of code points; nulls stay
+        nulls."""
+        if codes.dtype != self.xp.int64:
+            return self._ranks_of(symbols, codes)
+        null = codes == NULL
+        symbols.intern("")  # a text is there, and read where a null is
+        ranks = self._ranks_of(symbols, self.xp.where(null, 0, codes))
+        return self.xp.where(null, self.xp.int64(NULL), ranks)
+
+    def _ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
         ranks = self._ranks.get(symbols)
         if ranks is None or len(ranks) != len(symbols):
             host = symbols.ranks()
@@ -124,7 +134,7 @@ class ExpressionOperations(RowOperations):
         for arg in expr.args:
             values, bad = self._values(arg, columns, scope)
             if kind == "symbol" and expr.function not in EQUALITY and expr.function not in EXTREMES:
-                values = self.ranks_of(scope.symbols, values)
+                values = self._ranks_of(scope.symbols, values)
             args.append(values)
             failed = either(failed, bad)
         if ordered:
@@ -132,7 +142,7 @@ class ExpressionOperations(RowOperations):
         if kind == "symbol":
             if expr.function == "ord":
                 return args[0], failed
-            ranks_of = partial(self.ranks_of, scope.symbols)
+            ranks_of = partial(self._ranks_of, scope.symbols)
             return extreme_symbol(self.xp, expr.function, args, ranks_of), failed
         values, bad = self.functions.call(expr.function, args, kind)
         return values, either(failed, bad)

@@ -138,9 +138,11 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
     looser: set[Item] = set()
     for item in items:
         limit = None if isinstance(item, AtomItem) else _limit_of(item)
-        if limit is None or not isinstance(limit[2], Constant) or limit[2].value != limit[2].value:
-            continue  # NaN compares with nothing
+        if limit is None or not isinstance(limit[2], Constant):
+            continue
         name, op, value = *limit[:2], limit[2].value
+        if value is None or value != value:
+            continue  # a null and NaN compare with nothing
         key = name, op[0]
         known = narrowest.get(key)
         if known is not None:

@@ -159,7 +159,7 @@ class GenerateItem:
         """The number of values, if the bounds are constants."""
         if self.span is None:
             return len(self.values)
-        bounds = [bound.value for bound in self.span if isinstance(bound, p.Constant)]
+        bounds = [b.value for b in self.span if isinstance(b, p.Constant) and b.value is not None]
         if len(bounds) < 3 or bounds[2] == 0:
             return inf
         start, stop, step = map(int, bounds)

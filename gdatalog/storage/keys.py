@@ -132,7 +132,8 @@ def decode_blocks(
 
 def decode_nullable(parts: Sequence[Array], kind: TypeName, symbols: SymbolTable) -> NullableColumn:
     """A column of values and nulls, decoded from its keys."""
-    keys = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts] or [np.empty(0)])
+    none: Array = np.empty(0, dtype=np.int64)
+    keys = np.concatenate([none, *(np.asarray(part, dtype=np.int64) for part in parts)])
     missing: Array = keys == NULL
     if kind == "symbol" and missing.any():
         keys[missing] = symbols.intern("")

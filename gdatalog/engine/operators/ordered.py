@@ -137,11 +137,11 @@ class ReadRows:
             if given < 0:
                 message = f"a number of rows cannot be negative: {given}"
                 raise UsageError(message, most.span, hint="give 0 or more")
-            rows = self.without_nulls([name])
-            group = [rows.columns[name] for name in self.own]
-            turned = rows.turned(keys, function.down)
-            places = top(group, rows.columns[name], rows.sortable(name), turned, given)
-            return [column[places] for column in (*group, rows.columns[name])]
+            there = self.without_nulls([name])
+            group = [there.columns[name] for name in self.own]
+            turned = there.turned(keys, function.down)
+            places = top(group, there.columns[name], there.sortable(name), turned, given)
+            return [column[places] for column in (*group, there.columns[name])]
         if function.kind in STATISTICS:
             places, values = self._over_nulls(function, group)
             return [*(column[places] for column in group), values]

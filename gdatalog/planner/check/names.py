@@ -418,7 +418,8 @@ class NameResolution:
             case s.FunctionCall():
                 return self._call(expr)
             case s.Chain() | s.HeadAggregate():  # the latter depends on an order
-                self._no_null(children(expr), "an operation on a null is null", _COALESCE)
+                if getattr(expr, "kind", None) not in ("lag", "lead"):  # their default may be null
+                    self._no_null(children(expr), "an operation on a null is null", _COALESCE)
                 return rebuild(expr, self._expr)
             case s.Window(name):
                 self._ordered(name, expr.span)

@@ -48,7 +48,7 @@ def with_nulls(
     facts: Collection[s.Atom],
     params: Mapping[str, TypeName],
     errors: list[Error],
-) -> tuple[Mapping[str, Schema], tuple[Stratum, ...]]:
+) -> tuple[dict[str, Schema], tuple[Stratum, ...]]:
     """The schemas with the columns that may hold nulls, and the rules with what becomes of them.
 
     `facts`: one of each shape.
@@ -72,7 +72,7 @@ def with_nulls(
                     _give(nullable, schema, at, rule.head.args[at], errors)
                     changed = True
     if errors:
-        return schemas, tuple(strata)
+        return dict(schemas), tuple(strata)
     found = {
         name: replace(schema, nullable=tuple(nullable[name]) if any(nullable[name]) else ())
         for name, schema in schemas.items()
@@ -111,9 +111,10 @@ def _rewritten(
     given = NullRule(rule, nullable, params)
     head = given.head()
     several = sum(other.head.name == rule.head.name for other in stratum.rules) > 1
-    for own, (_, null) in zip(rule.head.args, head, strict=True):
-        best = null and isinstance(own, s.HeadAggregate) and own.kind in ("min", "max")
-        if best and (stratum.recursive or (several and own.kind == "max")):
+    args: tuple[Any, ...] = rule.head.args
+    for own, (_, null) in zip(args, head, strict=True):
+        kind = own.kind if null and isinstance(own, s.HeadAggregate) else None
+        if kind in ("min", "max") and (stratum.recursive or (several and kind == "max")):
             why = "its rule is recursive" if stratum.recursive else "other rules have values too"
             message = f"{show(own)} may be null, and {why}"
             hint = "leave nulls out by `!= null`, or give them a value by `coalesce`"
@@ -254,11 +255,11 @@ class NullRule:
 
     def _bind(
         self, items: Sequence[s.Literal], known: Known
-    ) -> tuple[Definitions, dict[s.Literal, set[str]]]:
+    ) -> tuple[Definitions, dict[s.Or, set[str]]]:
         """Notes what literals other than atoms bind. Returns equations and generators, and the
         variables that alternatives were the first to bind."""
         defined: Definitions = {}
-        owned: dict[s.Literal, set[str]] = {item: set() for item in items if isinstance(item, s.Or)}
+        owned: dict[s.Or, set[str]] = {item: set() for item in items if isinstance(item, s.Or)}
         before = -1
         while before != len(known):
             before = len(known)
@@ -278,7 +279,7 @@ class NullRule:
         return [self._body(each, outer)[1] for each in item.items]
 
     def _narrowed(
-        self, items: Sequence[s.Literal], known: Known, owned: Mapping[s.Literal, set[str]]
+        self, items: Sequence[s.Literal], known: Known, owned: Mapping[s.Or, set[str]]
     ) -> Known:
         """What is known behind all items: what each alternative tests is not null."""
         found = dict(known)
@@ -442,18 +443,20 @@ class NullRule:
             case s.FunctionCall("=" | "!=", (s.Null() as null, side) | (side, s.Null() as null)):
                 return replace(expr, args=(self._whole(self._lift(side, known)), null)), ()
             case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">="):  # a condition of `if`
-                parts = [self._lift(part, known) for part in expr.args]
-                conds = tuple(dict.fromkeys(cond for _, own in parts for cond in own))
-                return self._holds((replace(expr, args=tuple([e for e, _ in parts])), conds)), ()
+                return self._holds(self._strict(expr, known)), ()
             case s.FunctionCall() | s.Chain():
-                parts = [self._lift(part, known) for part in w.children(expr)]
-                conds = dict.fromkeys(cond for _, own in parts for cond in own)
-                return w.with_children(expr, [part for part, _ in parts]), tuple(conds)
+                return self._strict(expr, known)
             case s.HeadAggregate():
                 return self._aggregated(expr, [self._lift(each, known) for each in expr.targets])
             case s.Aggregate():
                 return self._aggregate(expr, known)
         return expr, ()
+
+    def _strict(self, expr: s.FunctionCall | s.Chain, known: Known) -> Lifted:
+        """A function of a null is null."""
+        parts = [self._lift(part, known) for part in w.children(expr)]
+        conds = dict.fromkeys(cond for _, own in parts for cond in own)
+        return w.with_children(expr, [part for part, _ in parts]), tuple(conds)
 
     def _choice(
         self, test: Lifted, values: Sequence[s.Expr], known: Known, call: s.FunctionCall
@@ -613,7 +616,8 @@ class NullRule:
                 made = replace(made, locals=local)
             return made
 
-        return replace(renamed(aggregate), exports=())
+        made: s.Aggregate = renamed(aggregate)
+        return replace(made, exports=())
 
 
 def _apart(item: s.Literal) -> Iterator[s.Literal]:

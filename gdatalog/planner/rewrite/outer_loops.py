@@ -86,7 +86,8 @@ class CountJoins:
     def _share(self, name: str, items: Sequence[Item]) -> float:
         """The share of a variable's values that comparisons with constants leave."""
         limits = Comparisons(items).limits.get(name, ())
-        bounds = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
+        known = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
+        bounds = [(op, value) for op, value in known if value is not None]
         shares = (
             self.sizes(atom.relation, atom.version).within(at, bounds, atom.ranked)[0]
             for atom, at in places_of(name, items)
