@@ -320,6 +320,11 @@ class NullRule(NullExpressions):
     def _exports(self, item: s.Literal, known: Known) -> bool:
         """Notes the variables that aggregates of an item give values; False if there are none."""
         new = False
+        for arg in item.args if isinstance(item, s.Atom) else ():
+            name = solvable(arg, known.keys(), self.types)
+            if name is not None:  # of a column without nulls
+                known[name] = False
+                new = True
         for aggregate in w.all_of(s.Aggregate, item):
             if set(aggregate.exports) - known.keys() and ready(aggregate, known.keys()):
                 inner = self.within(aggregate.body, known)[1]
