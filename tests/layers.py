@@ -197,8 +197,8 @@ ORDER = {
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects grouped_rows nest cells labels stored
-        slices page_schedule placement schedule
+        __init__ join_plan functions function_help conditions effects grouped_rows nest cells labels
+        stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values

@@ -25,6 +25,7 @@ from gdatalog.plan.functions import (
     GENERATORS,
     HIDDEN,
     ORDERED,
+    STATISTICS,
     TYPES,
 )
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
@@ -313,7 +314,7 @@ class NameResolution:
             hint = f"in the head of a rule it is written `{ORDERED[name]}`"
             self._fail(f"`{name}` is for heads", span, hint)
         else:
-            hint = f"those that do are {', '.join(ORDERED)}"
+            hint = f"those that do are {', '.join(n for n in ORDERED if n not in STATISTICS)}"
             self._fail(f"`{name}` takes no order", span, hint)
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
