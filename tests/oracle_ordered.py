@@ -119,6 +119,8 @@ def _before(keys: Sequence[tuple[str, str]]) -> Callable[[Row, Row], int]:
     def compare(one: Row, other: Row) -> int:
         for word, key in keys:
             if one[key] != other[key]:
+                if one[key] is None or other[key] is None:
+                    return 1 if one[key] is None else -1
                 return 1 if (one[key] > other[key]) == (word == "asc") else -1
         return 0
 
@@ -140,7 +142,7 @@ def _value(call: Window, row: Row, rows: list[Row], group: list[str], terms: lis
     if call.name == "row_number":
         return at + 1
     if call.name == "running_sum":
-        return sum(other[str(call.args[0])] for other in peers[: at + 1])
+        return sum(other[str(call.args[0])] or 0 for other in peers[: at + 1])
     other = at - 1 if call.name == "lag" else at + 1
     item, default = call.args
     return peers[other][str(item)] if 0 <= other < len(peers) else row[str(default)]
@@ -161,7 +163,7 @@ def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) ->
     ]
     names_of_keys = [(word, f"k{at}") for at, (word, _) in enumerate(keys)]
     rows.sort(key=cmp_to_key(_before([*names_of_keys, ("asc", "item")])))
-    items = [row["item"] for row in rows]
+    items = [row["item"] for row in rows if row["item"] is not None]
     if call.name == "string_agg":
         return [value(call.args[1], {}).join(items)]
     return list(dict.fromkeys(items))[: value(call.args[0], {})]

@@ -1,9 +1,8 @@
 """What values are to the oracle, and what each function does to them: plain Python, no NumPy.
 
-Ints, floats, strings and bools are themselves; a timestamp or a date is a `Ts`, a duration a `Dur`.
-`Failure` is an evaluation
-error of LANGUAGE.md; `Void` says "there is no value": the minimum of nothing, or a match with a
-pattern that is none.
+Ints, floats, strings and bools are themselves; a timestamp or a date is a `Ts`, a duration a `Dur`,
+a null None. `Failure` is an evaluation error of LANGUAGE.md; `Void` says "there is no value": the
+minimum of nothing, or a match with a pattern that is none.
 
 One entry for each function of the language.
 """
@@ -46,7 +45,7 @@ class Dur:
     ns: int
 
 
-Value = int | float | str | bool | Ts | Dur
+Value = int | float | str | bool | Ts | Dur | None
 
 
 def wrap(number: int) -> int:
@@ -383,17 +382,29 @@ def chosen(args: Sequence[Any], holds: Callable[[Any], Any]) -> int:
 def apply(name: str, args: list[Value]) -> Value:
     if name in COMPARE:
         return COMPARE[name](*args)
-    return FUNCTIONS[SOUFFLE.get(name, name)](*args)
+    if name == "coalesce":
+        return next((arg for arg in args if arg is not None), None)
+    return None if None in args else FUNCTIONS[SOUFFLE.get(name, name)](*args)
+
+
+def _of_values(test: Callable[[Any, Any], bool]) -> Callable[..., bool]:
+    """A comparison, which does not hold for a null."""
+    return lambda a, b: a is not None and b is not None and test(a, b)
 
 
 COMPARE: dict[str, Callable[..., bool]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "=": _of_values(lambda a, b: a == b),
+    "!=": _of_values(lambda a, b: a != b),
+    "<": _of_values(lambda a, b: a < b),
+    "<=": _of_values(lambda a, b: a <= b),
+    ">": _of_values(lambda a, b: a > b),
+    ">=": _of_values(lambda a, b: a >= b),
 }
+
+
+def nulls_last(value: Value) -> tuple[Any, ...]:
+    """A key that sorts values, and nulls behind them."""
+    return (True,) if value is None else (False, value)
 
 
 def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
@@ -401,8 +412,10 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
     if kind == "count":
         return len(rows)
     if kind == "count_distinct":
-        return len(set(rows))
-    values = [row[0] for row in rows]
+        return len({row for row in rows if None not in row})
+    values = [row[0] for row in rows if row[0] is not None]
+    if rows and not values and kind != "sum":
+        return None
     if values and isinstance(values[0], Dur) and kind == "sum":
         return Dur(whole(sum(value.ns for value in values)))
     if kind in ("sum", "mean"):

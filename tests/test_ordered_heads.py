@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.cpu_ops import ordered_groups
 from gdatalog.parser import format_node, parse
 from tests.oracle import evaluate
 from tests.oracle_values import canonical
@@ -107,6 +109,36 @@ def drawn_head(rng: random.Random) -> str:
 def test_drawn_heads(seed: int) -> None:
     rng = random.Random(seed)
     test_the_oracle_agrees(drawn_head(rng))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_cannot_be_first_are_not_sorted(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample of rows bounds groups from above: of those with few rows or few items all stay."""
+    monkeypatch.setattr(ordered_groups, "FILTERED_FROM", 1)
+    sorted_rows: list[int] = []
+    plain = ordered_groups._top_of_groups
+
+    def counted(group: Any, item: Any, *rest: Any) -> Any:
+        sorted_rows.append(len(item))
+        return plain(group, item, *rest)
+
+    monkeypatch.setattr(ordered_groups, "_top_of_groups", counted)
+    rng, most = np.random.default_rng(seed), 1 + seed % 3
+    length = 3000
+    group = np.minimum(rng.integers(0, 20, length), rng.integers(0, 20, length))
+    item = rng.integers(0, 40 if seed % 2 else length, length)
+    keys = [rng.integers(-9, 9 if seed % 4 > 1 else 9999, length).astype(np.int32), -item]
+    found = ordered_groups.top([group], item, item, keys, most)
+    assert len(sorted_rows) == 2 and sum(sorted_rows) < length
+    wanted = set()
+    for number in range(20):
+        places = np.flatnonzero(group == number).tolist()
+        places.sort(key=lambda at: (keys[0][at], keys[1][at], item[at]))
+        wanted |= {(number, int(x)) for x in list(dict.fromkeys(item[places]))[:most]}
+    assert {(int(group[at]), int(item[at])) for at in found} == wanted
+    assert len(found) == len(wanted)
 
 
 def test_views_follow_their_data() -> None:

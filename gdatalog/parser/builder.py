@@ -149,6 +149,10 @@ def constant(parts: Parts) -> s.Const:
     return s.Const(kind, read, span)
 
 
+def null(parts: Parts) -> s.Null:
+    return s.Null(None, parts[0].span)
+
+
 def variable(parts: Parts) -> s.Var:
     token = parts[0]
     return s.Var(token.value, Span(token.source, token.start, token.end))
@@ -269,6 +273,14 @@ def negation(parts: Parts) -> s.Not:
     return s.Not(literal(parts[1]), parts[0].span.to(parts[1].span))
 
 
+def optional(parts: Parts) -> s.Optional:
+    return s.Optional(literal(parts[2]), parts[0].span.to(parts[3].span))
+
+
+def optional_atom(parts: Parts) -> s.Optional:
+    return s.Optional(literal(parts[1]), parts[0].span.to(parts[1].span))
+
+
 def conjunction(parts: Parts) -> Any:
     return _joined(s.And, parts)
 
@@ -342,7 +354,8 @@ def names(parts: Parts) -> list[Token]:
 
 
 def column(parts: Parts) -> s.Column:
-    return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
+    name, span = parts[2].value, parts[0].span.to(parts[2].span)
+    return s.Column(parts[0].value, name.removesuffix("?"), span, name.endswith("?"))
 
 
 def qualifiers(parts: Parts) -> list[Token]:
@@ -388,7 +401,7 @@ def io(parts: Parts) -> s.Directive:
     options: list[tuple[str, str]] = []
     for part in parts[3:-1:2]:
         if isinstance(part, tuple):
-            options.append((part[0].value, part[1]))
+            options.append((part[0].text, part[1]))
         elif path is None and not options:
             path = part.value
         else:

@@ -39,7 +39,7 @@ class Signed:
 
 
 _SYMBOLS = frozenset("+-*/%^")
-_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.And, s.Or)
+_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.Optional, s.And, s.Or)
 
 
 def value(read: Any) -> s.Expr:

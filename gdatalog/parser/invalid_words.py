@@ -6,7 +6,6 @@ import re
 
 from gdatalog.errors import Caution, SourceText, Span
 from gdatalog.parser.tokens import Token, error_token
-from gdatalog.parser.words import NO_NULL
 
 _INSTEAD = {
     "->": "the arrow of a rule is `<-`: head <- body",
@@ -96,8 +95,8 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
         return "this string is not closed", hint, len(word.rstrip())
     if kind == "OPEN_COMMENT":
         return "this comment is not closed", "it ends with `*/`", 0
-    if kind == "NULL":
-        return f"`{word}` is a reserved word: there is no null yet", NO_NULL, 0
+    if kind == "NIL":
+        return "`nil` is a reserved word: there are no records yet", "write `null`", 0
     if word == "=>":
         hint = "write `>=`" if arrow else "the arrow of a rule is `<-`: head <- body"
         return "there is no operator `=>`", hint, 0

@@ -116,7 +116,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
                 kind = "OPERATOR"
             elif value in NAMED:
                 kind, value = NAMED[value]
-                if kind == "NULL":
+                if kind == "NIL":
                     tokens.append(wrong_token(source, kind, start, end, arrow))
                     operand = True
                     continue

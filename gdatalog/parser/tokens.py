@@ -10,7 +10,18 @@ from gdatalog.records import dataclass
 from gdatalog.values import INT_MAX, duration_from_text, timestamp_from_text
 
 VALUES = frozenset(
-    {"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "DURATION", "BOOL", "PARAM", "VALUES"}
+    {
+        "NAME",
+        "WILDCARD",
+        "NUMBER",
+        "STRING",
+        "TIMESTAMP",
+        "DURATION",
+        "BOOL",
+        "NULL",
+        "PARAM",
+        "VALUES",
+    }
 )
 MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # tokens of the fast path
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}

@@ -141,11 +141,17 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("hour", "minute", "second"), (Signature((TIMESTAMP,), "int"),)),
     "date_trunc": (Signature((SYMBOL, ("a", TIMESTAMP | DATE)), "a"),),
     "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
+    "coalesce": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
     "parse_time": (Signature((SYMBOL, SYMBOL), "timestamp", may_fail=True, least=1),),
     "format_time": (Signature((TIMESTAMP | DATE, SYMBOL), "symbol"),),
     "if": (_IF,),
     "case": (Signature(_IF.params, "a", variadic=True),),
 }
+
+# The first argument, or null where another one is null: a function that no program can name.
+UNLESS_NULL = "unless null"
+# Functions of keys, which may be those of nulls.
+NULLING = frozenset({UNLESS_NULL, "coalesce"})
 
 # Functions of the language that name resolution writes in terms of others (check/forms.py).
 FORMS = frozenset({"format", "date_trunc", "case"})

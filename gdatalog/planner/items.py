@@ -281,6 +281,12 @@ def places_of(name: str, items: Iterable[Item]) -> list[tuple[AtomItem, int]]:
     return found
 
 
+def tests_null(test: p.Apply) -> bool:
+    """Whether a comparison is one with null."""
+    right = test.args[1]
+    return isinstance(right, p.Constant) and right.value is None
+
+
 def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:
     names: set[str] = set()
     for expr in exprs:

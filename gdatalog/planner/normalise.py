@@ -11,7 +11,7 @@ from typing import Literal
 
 from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import signature_of, signatures
+from gdatalog.plan.functions import UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -76,7 +76,9 @@ class Normaliser:
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple([self._side(value, found) for value in literal.values])
-                if isinstance(item, Slot):
+                if type(literal.values[0]) is s.Null:  # of an optional body: binds
+                    found.append(Equation(item, values[0]))
+                elif isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
@@ -192,10 +194,15 @@ class Normaliser:
                 return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
+            case s.Null():
+                assert expr.type is not None, "type inference gives nulls their types"
+                return Constant(None, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
+                if expr.name == UNLESS_NULL:
+                    return Apply(expr.name, args, args[0].type, expr.span)
                 call = applied(expr.name, args, expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))

@@ -23,12 +23,12 @@ import numpy as np
 from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
-from gdatalog.plan.functions import signature_of, signatures
+from gdatalog.plan.functions import NULLING, UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.values import DAY
+from gdatalog.values import DAY, NULL
 
 
 class Unprintable(Exception):
@@ -202,6 +202,8 @@ class ExpressionPrinter:
         if self._operands > MOST_OPERANDS:
             raise Unprintable(f"it has more than {MOST_OPERANDS} operands to compile")
         name, kind = expr.function, expr.args[0].type
+        if name in NULLING:
+            return self._nulling(expr)
         if on_texts(name, kind):
             return self._textual(expr)
         args = [self._print(arg) for arg in expr.args]
@@ -216,6 +218,27 @@ class ExpressionPrinter:
         if kind == "bool":
             return self._of_bools(name, args)
         return self._of_ints(name, [self._key(arg) for arg in args], kind == "date")
+
+    def _nulling(self, expr: Apply) -> _ValueText:
+        """A function that makes nulls or replaces them: other arguments are computed if they are
+        needed."""
+        first, *others = expr.args
+        if expr.function == UNLESS_NULL:
+            tests = [f"{self._key(self._print(other)).operand} != {NULL}" for other in others]
+            name = self._new(str(NULL))
+            self._under(f"if {' and '.join(tests)}:", name, first)
+            return _ValueText(name)
+        name = self._new(self._key(self._print(first)).text)
+        for other in others:
+            self._under(f"if {name} == {NULL}:", name, other)
+        return _ValueText(name)
+
+    def _under(self, test: str, name: str, expr: Expr) -> None:
+        """Statements that give a variable the key of an expression if a test holds."""
+        out, self._out = self._out, []
+        text = self._key(self._print(expr)).text
+        inner, self._out = self._out, out
+        out += [test, *(f"    {line}" for line in (*inner, f"{name} = {text}"))]
 
     def _constant(self, expr: Expr) -> _ValueText:
         at = self._argument(expr, "key")
@@ -401,11 +424,13 @@ class ExpressionPrinter:
 
     def _named(self, text: _ValueText) -> str:
         """The name of a local variable that holds the value, so that it is computed once."""
-        if text.text.isidentifier():
-            return text.text
+        return text.text if text.text.isidentifier() else self._new(text.text)
+
+    def _new(self, text: str) -> str:
+        """The name of a new local variable with this value."""
         name = f"value{self._values}"
         self._values += 1
-        self._out.append(f"{name} = {text.text}")
+        self._out.append(f"{name} = {text}")
         return name
 
 

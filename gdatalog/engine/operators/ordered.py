@@ -27,7 +27,9 @@ from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float, narrow
+from gdatalog.storage.ordered import ranks_of
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_order import backward
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
@@ -62,7 +64,8 @@ class Ordered(LeafOperator):
         record = context.metrics.begun(Stratum((schema.name,), (self.rule,), False), context.limits)
         context.limits.look(relation.length)
         assert isinstance(self.rule.body, Atom)
-        rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params)
+        own = inputs.schemas[self.relation].nullable
+        rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params, own)
         found = rows.picked(self.functions[0]) if _picks(self.functions) else rows.numbered()
         columns = tuple(map(narrow, found))
         count = len(columns[0])
@@ -97,13 +100,19 @@ class ReadRows:
     """The columns that a rule reads, by the names of its variables."""
 
     def __init__(
-        self, rule: CheckedRule, relation: Relation, symbols: SymbolTable, params: Any
+        self,
+        rule: CheckedRule,
+        relation: Relation,
+        symbols: SymbolTable,
+        params: Any,
+        nullable: Sequence[bool],
     ) -> None:
         assert isinstance(rule.body, Atom)
         names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
         self.length, self.symbols, self.params = relation.length, symbols, params
         self.columns = dict(zip(names, map(np.asarray, relation.keys), strict=True))
         self.types = dict(zip(names, relation.types, strict=True))
+        self.nullable = dict(zip(names, nullable or [False] * len(names), strict=True))
         args: tuple[Any, ...] = rule.head.args
         self.args = args
         self.own = [arg.name for arg in args if isinstance(arg, Var)]
@@ -201,12 +210,16 @@ class ReadRows:
         return found
 
     def _turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
-        sortable = [self._sortable(self._name(key)) for key in keys]
-        return [~key if turn else key for key, turn in zip(sortable, down, strict=True)]
+        found = []
+        for name, turn in zip(map(self._name, keys), down, strict=True):
+            key = self._sortable(name)
+            found.append(backward(key, self.nullable[name]) if turn else key)
+        return found
 
     def _sortable(self, name: str) -> Array:
         column = self.columns[name]
-        return self.symbols.ranks()[column] if self.types[name] == "symbol" else column
+        is_text = self.types[name] == "symbol"
+        return ranks_of(column, self.symbols.ranks()) if is_text else column
 
     def _column(self, expr: Expr, kind: TypeName) -> Array:
         if isinstance(expr, Var):

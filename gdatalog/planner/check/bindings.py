@@ -46,7 +46,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
                 _bind(item, branch, types, aggregates)
             bound |= set.intersection(*branches)
             return
-        case s.Not():
+        case s.Not() | s.Optional():
             return
         case s.Atom():
             names = [arg.name for arg in literal.args if type(arg) is s.Var]
@@ -63,7 +63,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
             # Each pass moves values one step to the left in a chain of `=`.
             for _ in literal.rest if "=" in dict(literal.rest) else ():
                 for left, op, right in neighbours(literal):
-                    if op == "=":
+                    if op == "=" and s.Null not in (type(left), type(right)):
                         _solve(left, (right,), bound, types, aggregates)
                         _solve(right, (left,), bound, types, aggregates)
         case s.Member() | s.Range() if isinstance(_bare(literal.item), s.Var):

@@ -37,7 +37,7 @@ from gdatalog.planner.check.signatures import (
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, own_name, show
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
 
 
@@ -173,7 +173,8 @@ class TypeInference:
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
         self.choices: list[Overloaded] = []
-        self.casts = False  # whether a rule has an `as`
+        self.rewrites = False  # whether a rule has an `as` or a `null`
+        self.nulls = False  # whether a rule or fact has a `null`
         for relation in catalog.relations.values():
             if relation.schema is not None:
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
@@ -323,6 +324,11 @@ class TypeInference:
                 if node is None:
                     node = self.variables[name] = self.unifier.node()
                 return node
+            case s.Null():
+                self.rewrites = self.nulls = True
+                node = self.unifier.node()
+                self.literals.append(node)
+                return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
                 mask = NUMBER if kind == "int" else MOMENT if _are_days(expr) else 0
@@ -344,7 +350,7 @@ class TypeInference:
                 return self._chain(expr)
             case s.Cast(operand, type_name):
                 node = self._expr(operand)
-                self.casts = True
+                self.rewrites = True
                 base = self.catalog.types[type_name]
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
@@ -507,13 +513,12 @@ class TypeInference:
         """The rules with the types of their variables; int literals become floats where needed,
         and literals of days dates."""
         for rule, variables, literals in self.seen:
-            types, turned = {}, []
+            types: dict[str, TypeName] = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
-            for node in literals:
-                turned.append(self.unifier.settled(node) in ("float", "date"))
+            turned = list(map(self.unifier.settled, literals))
             body, head = rule.body, rule.head
-            if self.casts or any(turned):
+            if self.rewrites or not _KEPT.issuperset(turned):
                 turn = iter(turned)
                 body = None if body is None else _rewrite(body, turn)
                 head = _rewrite(head, turn)
@@ -569,14 +574,19 @@ def _are_days(literal: s.Const | s.Values) -> bool:
     return literal.type == "timestamp" and not any(int(value) % DAY for value in values)
 
 
-def _rewrite(node: Any, turned: Iterator[bool]) -> Any:
-    """The node without `as`; `turned` says of each literal of ints or days, in order, whether it is
-    one of floats or dates."""
+_KEPT = frozenset({"int", "timestamp"})  # the types of literals that need no other form
+
+
+def _rewrite(node: Any, turned: Iterator[TypeName | None]) -> Any:
+    """The node without `as`; `turned` has the type of each null, and of each literal of ints or
+    days, in order."""
     match node:
+        case s.Null():
+            return replace(node, type=next(turned) or "int")
         case s.Const("int") | s.Values("int"):
-            return with_type(node, "float") if next(turned) else node
+            return with_type(node, "float") if next(turned) == "float" else node
         case s.Const() | s.Values() if _are_days(node):
-            return with_type(node, "date") if next(turned) else node
+            return with_type(node, "date") if next(turned) == "date" else node
         case s.Cast(operand):
             return _rewrite(operand, turned)
         case _:

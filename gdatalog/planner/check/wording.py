@@ -35,6 +35,8 @@ def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
             return f"`{own_name(name)}`"
         case s.Param(name) | s.ListParam(name):
             return f"`${name}`"
+        case s.Null():
+            return "`null`"
         case s.Const(_, value):
             return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
         case s.Atom(name, _):
