@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import gdatalog as gd
@@ -46,8 +47,8 @@ def value_of(db: gd.Database, entry: Help) -> str:
     """The value of an example."""
     if entry.section not in OF_HEADS:
         found = db.query(f"?- x = {entry.example}.")
-        (value,) = found.fetchone()
-        (kind,) = found.dtypes
+        ((value,),) = found.fetchall()
+        kind: Any = found.dtypes[0]
         number = value.value if kind in ("timestamp", "duration") else value
         return f"`{constant_text(kind, number)}`"
     term, keys = entry.example, "city"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, chosen, compare
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
 from gdatalog.errors import Caution, EvaluationError, Span
 from gdatalog.plan.functions import NULLING, UNLESS_NULL
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
@@ -98,9 +98,16 @@ def nulling(
     expr: Apply,
     columns: ByName,
 ) -> tuple[Array, Array | None]:
-    """The keys of a function that makes nulls or replaces them, and where it failed. `xp`: the
-    array module of the columns."""
+    """The keys of a function that makes nulls, or chooses between values that may be null, and
+    where it failed. `xp`: the array module of the columns."""
     first, *others = expr.args
+    if expr.function == "if":
+        (test, failed), (then, bad), (otherwise, worse) = (keys_of(a, columns) for a in expr.args)
+        if bad is not None or worse is not None:
+            none = xp.zeros(1, dtype=bool)
+            bad, worse = (none if each is None else each for each in (bad, worse))
+            failed = either(failed, xp.where(test != 0, bad, worse))
+        return xp.where(test != 0, then, otherwise), failed
     if expr.function == UNLESS_NULL:
         null = xp.zeros(1, dtype=bool)
         for other in others:
@@ -173,8 +180,6 @@ def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | N
     compared = _compared_keys(expr, columns, scope)
     if compared is not None:
         return compared, None
-    if expr.function == "if":
-        return chosen(np, *[_values(arg, columns, scope) for arg in expr.args])
     args, failed = [], None
     for arg in expr.args:
         values, bad = _values(arg, columns, scope)

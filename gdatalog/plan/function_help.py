@@ -62,6 +62,9 @@ HELP: tuple[Help, ...] = (
         "case": ("the value after the first condition that holds, else the last",
                  'case(7 < 3, "few", 7 < 10, "some", "many")'),
     }),
+    *_section("Nulls", {
+        "coalesce": ("the first value that is not null", "coalesce(null, 3)"),
+    }),
     *_section("Conversions", {
         "to_int": ("an int: truncates floats, reads texts, counts days or nanoseconds of times",
                    "to_int(-2.75)"),
@@ -122,10 +125,10 @@ HELP: tuple[Help, ...] = (
         "median": ("the median, a float; between two times, a time", "median(amount)"),
         "quantile": ("the value at a share of the rows, between two values as NumPy's",
                      "quantile(amount, 0.75)"),
-        "stddev": ("the standard deviation of a sample; a group of one row has none",
+        "stddev": ("the standard deviation of a sample; null of one row",
                    "stddev(amount)"),
-        "var": ("the variance of a sample; a group of one row has none", "var(amount)"),
-        "corr": ("Pearson's correlation; a group of equal values has none", "corr(month, amount)"),
+        "var": ("the variance of a sample; null of one row", "var(amount)"),
+        "corr": ("Pearson's correlation; null of equal values", "corr(month, amount)"),
         "mode": ("the most frequent value; of equally frequent ones the least", "mode(amount)"),
         "arg_max": ("the value where another is greatest", "arg_max(month, amount)"),
         "arg_min": ("the value where another is least", "arg_min(month, amount)"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.group_statistics import correlation, mode, quantile, variance
+from gdatalog.cpu_ops.group_statistics import Groups, correlation, mode, quantile, variance
 from gdatalog.cpu_ops.ordered_groups import OrderedRows, joined, top
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.operators import Relations
@@ -32,7 +32,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_order import backward
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import NULL, TypeName, Value
 
 REASON = "rows are put in order there"
 
@@ -148,37 +148,47 @@ class ReadRows:
         return [*(column[places] for column in group), self.symbols.intern_many(texts)]
 
     def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
-        """A row of each group, and the key of its value."""
+        """A row of each group, and the key of its value. Nulls are skipped; where nothing is left
+        the value is null."""
         kind, targets = function.kind, function.targets
-        name, count = self._name(targets[0]), 2 if function.kind in ("quantile", "corr") else 1
-        weights = (
-            self.columns[self._name(targets[count])]
-            if len(targets) > count
-            else np.ones(self.length, dtype=np.int64)
-        )
-        if kind == "mode":
-            places = mode(weights, group, self._sortable(name))
-            return places, self.columns[name][places]
+        given = 2 if kind in ("quantile", "corr") else 1
+        names = [target.name for target in targets[:given] if isinstance(target, Var)]
+        there = np.ones(self.length, dtype=np.bool_)
+        for name in names:
+            there &= self.columns[name] != NULL
+        weights = self.columns[self._name(targets[given])] if len(targets) > given else None
+        groups = Groups(group, there, weights)
         with np.errstate(all="ignore"):
-            if kind in ("median", "quantile"):
-                share = 0.5 if kind == "median" else float(self._value(targets[1]))
-                if not 0 <= share <= 1:
-                    message = f"a quantile is from 0 to 1, not {share}"
-                    raise UsageError(message, targets[1].span, hint="the median is at 0.5")
-                key = self.columns[name]
-                if self.types[name] not in ("int", "float"):
-                    return quantile(weights, group, key, share, partial(_time_between, key))
-                between = partial(_between, self._numbers(name))
-                places, values = quantile(weights, group, key, share, between)
-            elif kind == "corr":
-                other = self._numbers(self._name(targets[1]))
-                places, values = correlation(weights, group, self._numbers(name), other)
-            else:
-                places, values = variance(weights, group, self._numbers(name))
-                values = np.sqrt(values) if kind == "stddev" else values
-        if np.isnan(values).any():
-            raise EvaluationError("a statistic of inf is not a number", function.span)
-        return places, float_to_key(values)
+            values, found = self._statistics(function, names, groups)
+        if values.dtype == np.float64:
+            if np.isnan(values[found]).any():
+                raise EvaluationError("a statistic of inf is not a number", function.span)
+            values = float_to_key(np.where(found, values, 0.0))
+        return groups.firsts, np.where(found, values, NULL)
+
+    def _statistics(
+        self, function: HeadAggregate, names: Sequence[str], groups: Groups
+    ) -> tuple[Array, Array]:
+        """The values of groups, floats or keys, and which of them there are."""
+        kind, name = function.kind, names[0]
+        if kind == "mode":
+            rows, found = mode(groups, self._sortable(name))
+            return self.columns[name][rows].astype(np.int64), found
+        if kind in ("median", "quantile"):
+            share = 0.5 if kind == "median" else float(self._value(function.targets[1]))
+            if not 0 <= share <= 1:
+                message = f"a quantile is from 0 to 1, not {share}"
+                raise UsageError(message, function.targets[1].span, hint="the median is at 0.5")
+            column = self.columns[name]
+            times = self.types[name] not in ("int", "float")
+            between = (
+                partial(_time_between, column) if times else partial(_between, self._numbers(name))
+            )
+            return quantile(groups, column, share, between)
+        if kind == "corr":
+            return correlation(groups, *map(self._numbers, names))
+        values, found = variance(groups, self._numbers(name))
+        return (np.sqrt(values) if kind == "stddev" else values), found
 
     def _numbers(self, name: str) -> Array:
         column = self.columns[name]

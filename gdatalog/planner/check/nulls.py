@@ -21,7 +21,7 @@ from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import UNLESS_NULL, signature_of
+from gdatalog.plan.functions import OF_SEVERAL, STATISTICS, UNLESS_NULL, signature_of
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
@@ -163,6 +163,8 @@ class NullRule:
         targets = call.targets
         if call.kind in ("lag", "lead"):
             return any(self._lift(each, self.known)[1] for each in targets[:2])
+        if call.kind in STATISTICS:
+            return call.kind in OF_SEVERAL or bool(self._lift(targets[0], self.known)[1])
         return False
 
     # ------------------------------------------------------------------------------- bodies
@@ -431,6 +433,11 @@ class NullRule:
                 return expr, (expr,)
             case s.FunctionCall("coalesce", args):
                 return self._first([self._lift(arg, known) for arg in args], expr)
+            case s.FunctionCall("if", (test, *values)):
+                lifted = [self._lift(each, known) for each in values]
+                args = (self._holding(test, known), *map(self._whole, lifted))
+                found = replace(expr, args=args)
+                return found, (found,) if any(conds for _, conds in lifted) else ()
             case s.FunctionCall() | s.Chain():
                 parts = [self._lift(part, known) for part in w.children(expr)]
                 conds = dict.fromkeys(cond for _, own in parts for cond in own)
@@ -440,6 +447,26 @@ class NullRule:
             case s.Aggregate():
                 return self._aggregate(expr, known)
         return expr, ()
+
+    def _holding(self, test: s.Expr, known: Known) -> s.Expr:
+        """A condition of `if`, which does not hold where what it reads is null."""
+        match test:
+            case s.FunctionCall("land" | "lor" | "lnot", parts):
+                return replace(test, args=tuple([self._holding(each, known) for each in parts]))
+            case s.FunctionCall("=" | "!=" as op, (left, right)) if s.Null in (
+                type(left),
+                type(right),
+            ):
+                compared = s.Compare(left, ((op, right),), test.span)
+                match self._compared(compared, left, op, right, known):
+                    case s.Test(expr):
+                        return expr
+                    case s.Compare(other, ((_, null),)):
+                        return s.FunctionCall(op, (other, null), test.span)
+        lifted = self._lift(test, known)
+        no = s.Const("bool", False, test.span)
+        both = (self._whole(lifted), no)
+        return s.FunctionCall("coalesce", both, test.span) if lifted[1] else lifted[0]
 
     def _first(self, args: Sequence[Lifted], call: s.FunctionCall) -> Lifted:
         """`coalesce` of these."""
