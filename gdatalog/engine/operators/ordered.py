@@ -7,6 +7,7 @@ reads are the columns of one relation. It runs on the CPU, over whole columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.errors import EvaluationError, UsageError
 from gdatalog.parser.format import format_node
-from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Var
+from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Null, Var
 from gdatalog.plan.conditions import When
 from gdatalog.plan.functions import PICKS, STATISTICS
 from gdatalog.planner.check import CheckedRule, Stratum
@@ -110,7 +111,9 @@ class ReadRows:
         assert isinstance(rule.body, Atom)
         names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
         self.length, self.symbols, self.params = relation.length, symbols, params
-        self.columns = dict(zip(names, map(np.asarray, relation.keys), strict=True))
+        self.columns: dict[str, Array] = dict(
+            zip(names, map(np.asarray, relation.keys), strict=True)
+        )
         self.types = dict(zip(names, relation.types, strict=True))
         self.nullable = dict(zip(names, nullable or [False] * len(names), strict=True))
         args: tuple[Any, ...] = rule.head.args
@@ -133,19 +136,39 @@ class ReadRows:
             if given < 0:
                 message = f"a number of rows cannot be negative: {given}"
                 raise UsageError(message, most.span, hint="give 0 or more")
-            turned = self._turned(keys, function.down)
-            places = top(group, self.columns[name], self._sortable(name), turned, given)
-            return [column[places] for column in (*group, self.columns[name])]
+            rows = self.without_nulls([name])
+            group = [rows.columns[name] for name in self.own]
+            turned = rows.turned(keys, function.down)
+            places = top(group, rows.columns[name], rows.sortable(name), turned, given)
+            return [column[places] for column in (*group, rows.columns[name])]
         if function.kind in STATISTICS:
             places, values = self._statistic(function, group)
             return [*(column[places] for column in group), values]
         item, separator, *keys = function.targets
         name = self._name(item)
-        keys_of = [*self._turned(keys, function.down), self._sortable(name)]
+        keys_of = [*self.turned(keys, function.down), self.sortable(name)]
         rows = OrderedRows(self.length, group, keys_of, ())
         text = str(self._value(separator))
         places, texts = joined(rows, self.columns[name], self.symbols.texts_of, text)
         return [*(column[places] for column in group), self.symbols.intern_many(texts)]
+
+    def without_nulls(self, names: Sequence[str]) -> ReadRows:
+        """The rows in which none of these columns is null."""
+        there = np.flatnonzero(~self._nulls(names))
+        if len(there) == self.length:
+            return self
+        rows = copy(self)
+        rows.length = len(there)
+        rows.columns = {name: column[there] for name, column in self.columns.items()}
+        return rows
+
+    def _nulls(self, names: Sequence[str]) -> Array:
+        """In which rows one of these columns is null."""
+        found: Array = np.zeros(self.length, dtype=np.bool_)
+        for name in names:
+            if self.nullable[name]:
+                found |= self.columns[name] == NULL
+        return found
 
     def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
         """A row of each group, and the key of its value. Nulls are skipped; where nothing is left
@@ -153,11 +176,8 @@ class ReadRows:
         kind, targets = function.kind, function.targets
         given = 2 if kind in ("quantile", "corr") else 1
         names = [target.name for target in targets[:given] if isinstance(target, Var)]
-        there = np.ones(self.length, dtype=np.bool_)
-        for name in names:
-            there &= self.columns[name] != NULL
         weights = self.columns[self._name(targets[given])] if len(targets) > given else None
-        groups = Groups(group, there, weights)
+        groups = Groups(group, ~self._nulls(names), weights)
         with np.errstate(all="ignore"):
             values, found = self._statistics(function, names, groups)
         if values.dtype == np.float64:
@@ -172,7 +192,7 @@ class ReadRows:
         """The values of groups, floats or keys, and which of them there are."""
         kind, name = function.kind, names[0]
         if kind == "mode":
-            rows, found = mode(groups, self._sortable(name))
+            rows, found = mode(groups, self.sortable(name))
             return self.columns[name][rows].astype(np.int64), found
         if kind in ("median", "quantile"):
             share = 0.5 if kind == "median" else float(self._value(function.targets[1]))
@@ -199,9 +219,9 @@ class ReadRows:
         end = len(targets) - len(function.down)
         args, parts = targets[: end - function.partition], targets[end - function.partition : end]
         group = [self.columns[self._name(part)] for part in parts]
-        keys = self._turned(targets[end:], function.down)
+        keys = self.turned(targets[end:], function.down)
         known = {part.name for part in (*parts, *targets[end:]) if isinstance(part, Var)}
-        ties = [self._sortable(name) for name in self.own if name not in known]
+        ties = [self.sortable(name) for name in self.own if name not in known]
         rows = OrderedRows(self.length, group, keys, ties)
         if kind in ("lag", "lead"):
             values, default = map(self._column, args, [self.types[self._name(args[0])]] * 2)
@@ -209,7 +229,8 @@ class ReadRows:
         if kind == "running_sum":
             name = self._name(args[0])
             of_floats = self.types[name] == "float"
-            sums = rows.running_sum(self.columns[name], of_floats)
+            values = np.where(self._nulls([name]), 0, self.columns[name])
+            sums = rows.running_sum(values, of_floats)
             if sums is None and of_floats:
                 raise EvaluationError("the sum of inf and -inf is not a number", function.span)
             if sums is None:
@@ -219,14 +240,14 @@ class ReadRows:
         found: Array = getattr(rows, kind)()
         return found
 
-    def _turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
+    def turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
         found = []
         for name, turn in zip(map(self._name, keys), down, strict=True):
-            key = self._sortable(name)
+            key = self.sortable(name)
             found.append(backward(key, self.nullable[name]) if turn else key)
         return found
 
-    def _sortable(self, name: str) -> Array:
+    def sortable(self, name: str) -> Array:
         column = self.columns[name]
         is_text = self.types[name] == "symbol"
         return ranks_of(column, self.symbols.ranks()) if is_text else column
@@ -234,6 +255,8 @@ class ReadRows:
     def _column(self, expr: Expr, kind: TypeName) -> Array:
         if isinstance(expr, Var):
             return self.columns[expr.name]
+        if isinstance(expr, Null):
+            return np.full(self.length, NULL)
         return np.full(self.length, encode_value(self._value(expr), kind, self.symbols))
 
     def _name(self, expr: Expr) -> str:

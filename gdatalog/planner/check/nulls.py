@@ -161,10 +161,10 @@ class NullRule:
     def _ordered(self, call: s.HeadAggregate) -> bool:
         """Whether a function that depends on an order may be null."""
         targets = call.targets
-        if call.kind in ("lag", "lead"):
+        if call.kind in OF_SEVERAL:
+            return True
+        if call.kind in ("lag", "lead") or call.kind in STATISTICS:
             return any(self._lift(each, self.known)[1] for each in targets[:2])
-        if call.kind in STATISTICS:
-            return call.kind in OF_SEVERAL or bool(self._lift(targets[0], self.known)[1])
         return False
 
     # ------------------------------------------------------------------------------- bodies
@@ -186,9 +186,10 @@ class NullRule:
         items = self._atoms(items, known, tested)
         bound = known
         known = dict(bound)
-        defined, _ = self._bind(items, known)
+        defined, owned = self._bind(items, known)
+        narrowed = self._narrowed(items, known, owned)
         for name, null in bound.items():
-            if null and not known[name]:  # as all alternatives of a group test
+            if null and not narrowed[name]:  # as all alternatives of a group test
                 tested[s.Var(name, self.own.span)] = None
         for item in items:
             for cond in self._needs(item, known, item in defined):
@@ -434,10 +435,13 @@ class NullRule:
             case s.FunctionCall("coalesce", args):
                 return self._first([self._lift(arg, known) for arg in args], expr)
             case s.FunctionCall("if", (test, *values)):
-                lifted = [self._lift(each, known) for each in values]
-                args = (self._holding(test, known), *map(self._whole, lifted))
-                found = replace(expr, args=args)
-                return found, (found,) if any(conds for _, conds in lifted) else ()
+                return self._choice(self._lift(test, known), values, known, expr)
+            case s.FunctionCall("=" | "!=", (s.Null() as null, side) | (side, s.Null() as null)):
+                return replace(expr, args=(self._whole(self._lift(side, known)), null)), ()
+            case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">="):  # a condition of `if`
+                parts = [self._lift(part, known) for part in expr.args]
+                conds = tuple(dict.fromkeys(cond for _, own in parts for cond in own))
+                return self._holds((replace(expr, args=tuple([e for e, _ in parts])), conds)), ()
             case s.FunctionCall() | s.Chain():
                 parts = [self._lift(part, known) for part in w.children(expr)]
                 conds = dict.fromkeys(cond for _, own in parts for cond in own)
@@ -448,25 +452,24 @@ class NullRule:
                 return self._aggregate(expr, known)
         return expr, ()
 
-    def _holding(self, test: s.Expr, known: Known) -> s.Expr:
-        """A condition of `if`, which does not hold where what it reads is null."""
-        match test:
-            case s.FunctionCall("land" | "lor" | "lnot", parts):
-                return replace(test, args=tuple([self._holding(each, known) for each in parts]))
-            case s.FunctionCall("=" | "!=" as op, (left, right)) if s.Null in (
-                type(left),
-                type(right),
-            ):
-                compared = s.Compare(left, ((op, right),), test.span)
-                match self._compared(compared, left, op, right, known):
-                    case s.Test(expr):
-                        return expr
-                    case s.Compare(other, ((_, null),)):
-                        return s.FunctionCall(op, (other, null), test.span)
-        lifted = self._lift(test, known)
-        no = s.Const("bool", False, test.span)
-        both = (self._whole(lifted), no)
-        return s.FunctionCall("coalesce", both, test.span) if lifted[1] else lifted[0]
+    def _choice(
+        self, test: Lifted, values: Sequence[s.Expr], known: Known, call: s.FunctionCall
+    ) -> Lifted:
+        """`if`: a test that is null does not hold."""
+        condition = self._holds(test)
+        lifted = [self._lift(value, known) for value in values]
+        parts = [self._whole(each) for each in lifted]
+        if not any(conds for _, conds in lifted):
+            return replace(call, args=(condition, *parts)), ()
+        found = replace(call, args=(condition, *parts))
+        return found, (found,)
+
+    def _holds(self, test: Lifted) -> Any:
+        """A condition that does not hold where it is null."""
+        if not test[1]:
+            return test[0]
+        no, span = s.Const("bool", False), test[0].span
+        return s.FunctionCall("coalesce", (self._whole(test), no), span)
 
     def _first(self, args: Sequence[Lifted], call: s.FunctionCall) -> Lifted:
         """`coalesce` of these."""
@@ -510,8 +513,8 @@ class NullRule:
         found: TypeName = expr.type
         return found
 
-    def _fresh(self, kind: TypeName, at: Any) -> s.Var:
-        var = s.Var(f"~n{next(self._numbers)}", at.span)
+    def _fresh(self, kind: TypeName, at: Any, name: str = "v") -> s.Var:
+        var = s.Var(f"{name}~n{next(self._numbers)}", at.span)
         self.types[var.name] = kind
         return var
 
@@ -546,16 +549,15 @@ class NullRule:
         if kind == "sum":
             none = s.Const(of_type, 0.0 if of_type == "float" else 0, span)
             return of(kind, call("coalesce", value, none)), ()
-        least = of("min", value)
         if kind == "max":
             lowest = s.Const(of_type, _LEAST[of_type], span)
-            return of(kind, call("coalesce", value, lowest)), (least,)
+            return of(kind, call("coalesce", value, lowest)), (of("min", value),)
         if kind == "mean":
             real = targets[0][0] if of_type == "float" else call("to_float", targets[0][0])
             none = s.Const("float", 0.0, span)
             total = of("sum", call("coalesce", call(UNLESS_NULL, real, *conds), none))
             there = call("coalesce", call(UNLESS_NULL, one, *conds), zero)
-            return call("/", total, call("to_float", of("sum", there))), (least,)
+            return call("/", total, call("to_float", of("sum", there))), (of("min", value),)
         found = of(kind, value)
         return found, (found,)
 
@@ -595,7 +597,7 @@ class NullRule:
         names: dict[str, s.Var] = {}
         for name in w.variables(aggregate):
             if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate)
+                names[name] = self._fresh(self.types[name], aggregate, name)
 
         def renamed(node: Any) -> Any:
             if isinstance(node, s.Var):
