@@ -340,7 +340,7 @@ def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
 
 
 def _negative(duration: Expr, span: Span) -> Expr:
-    if isinstance(duration, Constant):
+    if isinstance(duration, Constant) and duration.value is not None:
         return Constant(-int(duration.value), "duration")
     return Apply("-", (duration,), "duration", span)
 
