@@ -196,7 +196,8 @@ ORDER = {
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects rest_of_join grouped_rows nest cells labels
+        __init__ join_plan functions function_help conditions effects rest_of_join grouped_rows nest
+        cells labels
         stored slices page_schedule placement schedule
     """,
     "planner": """

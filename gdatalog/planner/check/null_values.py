@@ -91,8 +91,6 @@ class NullExpressions:
         parts = [self.whole(each) for each in lifted]
         if not any(conds for _, conds in lifted):
             return replace(call, args=(condition, *parts)), ()
-        # Both are keys, also a variable's: a null has no value.
-        parts = [s.FunctionCall(UNLESS_NULL, (part, part), call.span) for part in parts]
         found = replace(call, args=(condition, *parts))
         return found, (found,)
 

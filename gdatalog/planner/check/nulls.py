@@ -19,7 +19,7 @@ from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import STATISTICS
+from gdatalog.plan.functions import OF_SEVERAL, STATISTICS
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
@@ -148,6 +148,8 @@ class NullRule(NullExpressions):
     def _ordered(self, call: s.HeadAggregate) -> bool:
         """Whether a function that depends on an order may be null."""
         targets = call.targets
+        if call.kind in OF_SEVERAL:
+            return True
         if call.kind in ("lag", "lead") or call.kind in STATISTICS:
             return any(self.lift(each, self.known)[1] for each in targets[:2])
         return False
