@@ -25,6 +25,7 @@ from gdatalog.storage.trie import (
     ListRanges,
     ListRuns,
     Lookup,
+    TrieLevel,
     ValueTests,
 )
 
@@ -142,7 +143,7 @@ class FusedLevel:
                     sizes.append(len(one.level) if one.times == 1 else one.level.squares)
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
         ranges = [one for one in lists if isinstance(one, ListRanges)]
-        self.within = [one.level for one in ranges if one.times == 1]
+        self.within: Sequence[TrieLevel] = [one.level for one in ranges if one.times == 1]
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin
