@@ -6,7 +6,7 @@ Below every layer, beside `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ ParamType = TypeName | ListOf | None
 DAY = 86_400_000_000_000  # nanoseconds
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # the years 1 to 9999, counted from 1970-01-01
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+NULL = INT_MAX  # the key of a null: above all keys of values in a nullable column
 _LIST = re.compile(r"\?([{$][^#]*)#[0-9a-f]+'*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = re.compile(
@@ -223,6 +224,16 @@ _DURATION = re.compile(
 TIME_TEXTS: dict[TypeName, Callable[[int], str]] = {
     "timestamp": timestamp_to_text, "date": date_to_text, "duration": duration_to_text,
 }  # fmt: skip
+
+
+def type_texts(types: Sequence[str], nullable: Sequence[bool]) -> list[str]:
+    """Types as `.decl` writes them; `nullable`: of each, or empty for none.
+
+    >>> type_texts(("int", "float"), (True, False)), type_texts(("int",), ())
+    (['int?', 'float'], ['int'])
+    """
+    pairs = zip(types, nullable or [False] * len(types), strict=True)
+    return [f"{kind}?" if null else kind for kind, null in pairs]
 
 
 def constant_text(kind: TypeName, value: Value) -> str:

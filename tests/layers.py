@@ -143,7 +143,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups ordered_groups packed_runs exact_totals expressions __init__
+        groups ordered_groups group_statistics packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
@@ -178,14 +178,13 @@ ORDER = {
     """,
     "gpu_ops": """
         __init__ cpp_types heads steady lanes teams cpp graph context driver_library
-        graph_loops virtual_memory
-        virtual_pages compile_errors copies arena cupy_kernel sources array_operators
-        elementwise array_module cupy_driver probe diagnosis head_counts flat
-        kernels transfers cpp_lines lane_loops translate trie_building trie_cache
-        control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
-        growing growing_rows round_launches round_memory rounds level_arguments intersection_sources
-        fused_level intersection sums paged_tries device share copied_tries helper
-        group
+        graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel
+        sources array_operators elementwise array_module cupy_driver probe diagnosis
+        head_counts flat kernels transfers cpp_lines lane_loops met_lists translate
+        trie_building trie_cache control_words loops rows byte_marks kept_lists evaluate
+        buffers scratch launch walk growing growing_rows round_launches round_memory rounds
+        level_arguments intersection_sources fused_level intersection sums paged_tries
+        device share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
@@ -207,8 +206,9 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
-        safety statements cycle_errors strata cautions heads inlining column_names names
-        types lattice declarations schemas zones ordered_heads program extending validity
+        safety statements cycle_errors strata joined_nulls cautions heads inlining column_names
+        optionals forms names signatures types lattice declarations schemas zones nulls
+        ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -165,7 +165,7 @@ def test_errors_have_their_place(
     values[where] = None
     write(pa.table({"x": pa.array(range(90)), "y": pa.array(values)}), "f.parquet", 10)
     db = connected(spilled)
-    told = one_by_one(monkeypatch, lambda: db.load("f", "f.parquet"))
+    told = one_by_one(monkeypatch, lambda: db.load("f", "f.parquet", nulls="error"))
     assert len(set(told)) == 1
     assert f"f.parquet: row {where}, column 'y': a value is missing (None)" in told[0]
     assert "`y` in 1 row; 1 of 90 rows would be dropped" in told[0]
@@ -177,9 +177,27 @@ def test_errors_have_their_place(
     assert f"f.parquet: row {where}, column 'x': 9223372036854775808 does not fit" in told[0]
     write(pa.table({"x": pa.array(values)}), "g/a.parquet", 10)
     write(pa.table({"x": pa.array(range(90))}), "g/b.parquet", 10)
-    told = one_by_one(monkeypatch, lambda: db.load("f", "g"))
+    told = one_by_one(monkeypatch, lambda: db.load("f", "g", nulls="error"))
     assert len(set(told)) == 1
     assert "f" not in db
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_nulls_that_come_late(spilled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [*range(80), *[None, 7] * 5]
+    write(pa.table({"x": pa.array(range(90)), "y": pa.array(values)}), "f.parquet", 10)
+    texts = [None if value is None else f"t{value}" for value in values]
+    write(pa.table({"x": pa.array(range(90)), "y": pa.array(texts)}), "g.parquet", 10)
+    write(pa.table({"y": pa.array([2**63 - 1, *values[1:]])}), "h.parquet", 10)
+    db = connected(spilled)
+    for rows in (1 << 22, 7):
+        monkeypatch.setattr(data_files, "ROWS_AT_ONCE", rows)
+        for name, expected in (("f", values), ("g", texts)):
+            db[name] = f"{name}.parquet"
+            assert db[name].sorted().fetchall() == list(enumerate(expected))
+            assert db.relations.schema(name).nullable == (False, True)
+        with pytest.raises(gd.DataError, match="its key is that of a null"):
+            db["h"] = "h.parquet"
 
 
 def test_a_damaged_page(few_rows: None) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.functions import UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -75,7 +76,9 @@ class Normaliser:
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple([self._side(value, found) for value in literal.values])
-                if isinstance(item, Slot):
+                if type(literal.values[0]) is s.Null:  # of an optional body: binds
+                    found.append(Equation(item, values[0]))
+                elif isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
@@ -133,7 +136,9 @@ class Normaliser:
                     return
                 found.append(self._test(body.expr, "!match", found))
                 return
-            case s.Compare(rest=((op, right),)) if shared.issuperset(w.variables(body)):
+            case s.Compare(rest=((op, right),)) if shared.issuperset(
+                w.variables(body)
+            ) and not _may_be_empty(body):
                 self._compare(_NEGATED[op], body.first, right, body, found)
                 return
         self.negative = not self.negative
@@ -191,11 +196,16 @@ class Normaliser:
                 return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
+            case s.Null():
+                assert expr.type is not None, "type inference gives nulls their types"
+                return Constant(None, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
-                call = Apply(expr.name, args, _result(expr.name, args), expr.span)
+                if expr.name == UNLESS_NULL:
+                    return Apply(expr.name, args, args[0].type, expr.span)
+                call = applied(expr.name, args, expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
                     if not self.negative:
@@ -221,7 +231,7 @@ class Normaliser:
         cut = not w.contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
             args = (left, self.expression(operand, found))
-            left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
+            left = applied(op, args, chain.first.span.to(operand.span))
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
                 found.append(Equation(slot, left, may_fail=may_fail(left)))
@@ -290,6 +300,12 @@ class Normaliser:
         return Slot(name, kind)
 
 
+def _may_be_empty(compare: s.Compare) -> bool:
+    """Whether a comparison has no value, because an aggregate has nothing to range over."""
+    kinds = {each.kind for each in w.all_of(s.Aggregate, compare)}
+    return not kinds <= {"count", "count_distinct", "sum"}
+
+
 def _is_pattern(match: Apply) -> Apply:
     """Whether a match's pattern is valid."""
     return Apply("is_pattern", (match.args[0],) * 2, "bool", match.span)
@@ -308,14 +324,25 @@ def _is_ord(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function == "ord"
 
 
-def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
-    for signature in FUNCTIONS[name]:
-        if signature.accepts(len(args)):
-            if signature.result == "a":
-                return args[0].type
-            result: TypeName = signature.result  # type: ignore[assignment]  # type variables are resolved
-            return result
-    raise AssertionError(name)
+def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
+    """A call with the type of its result; of times, in terms of fewer functions."""
+    kinds = tuple([arg.type for arg in args])
+    match name, kinds:
+        case "+", ("duration", "date"):
+            args = args[::-1]
+        case "-", ("date", "duration"):
+            name, args = "+", (args[0], _negative(args[1], span))
+        case "/", ("duration", "duration"):
+            ints = [Apply("to_int", (arg,), "int", span) for arg in args]
+            args = tuple([Apply("to_float", (arg,), "float", span) for arg in ints])
+    kinds = tuple([arg.type for arg in args])
+    return Apply(name, args, signature_of(name, kinds).result_of(kinds), span)
+
+
+def _negative(duration: Expr, span: Span) -> Expr:
+    if isinstance(duration, Constant):
+        return Constant(-int(duration.value), "duration")
+    return Apply("-", (duration,), "duration", span)
 
 
 def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
@@ -332,12 +359,12 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    for signature in FUNCTIONS.get(expr.function, ()):
-        if signature.accepts(len(expr.args)):
-            if expr.args[0].type == "float":
-                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
-            return signature.may_fail and _fails_on(expr)
-    return False
+    if not signatures(expr.function):
+        return False
+    signature = signature_of(expr.function, [arg.type for arg in expr.args])
+    if expr.args[0].type == "float":
+        return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
+    return signature.may_fail and _fails_on(expr)
 
 
 def _fails_on(expr: Apply) -> bool:

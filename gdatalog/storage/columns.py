@@ -311,6 +311,8 @@ def object_column(
         values = list(map(plain, values))
         seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
+    if json and "missing" in kinds:
+        raise place.missing(next(row for row, value in enumerate(values) if value is None), None)
     if len(kinds) == 1:
         (only,) = kinds
     else:

@@ -11,7 +11,7 @@ import numpy as np
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.catalog.fact_list import Piece, number_of
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
-from gdatalog.parser.syntax import Atom, Const, FactColumns
+from gdatalog.parser.syntax import Atom, Const, FactColumns, Null, Param
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
@@ -32,7 +32,7 @@ def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope)
 
 def _values(
     facts: Iterable[Piece], at: int, kind: TypeName, params: Mapping[str, Value]
-) -> Iterator[Sequence[Value]]:
+) -> Iterator[Sequence[Value | None]]:
     """The values of a column of facts, in their order."""
     for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
         if many:
@@ -42,7 +42,7 @@ def _values(
             )
         else:
             args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
-            values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+            values = [_value(arg, params) for arg in args]
             if kind == "date":
                 pairs = zip(args, values, strict=True)
                 values = [
@@ -50,6 +50,12 @@ def _values(
                     for arg, value in pairs
                 ]
             yield values
+
+
+def _value(arg: Const | Null | Param, params: Mapping[str, Value]) -> Value | None:
+    if isinstance(arg, Null):
+        return None
+    return arg.value if isinstance(arg, Const) else params[arg.name]
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

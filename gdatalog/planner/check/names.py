@@ -10,21 +10,47 @@ kinds of nodes.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.words import NO_NULL
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
+from gdatalog.parser.words import TEST_NULL
+from gdatalog.plan.functions import (
+    AGGREGATES,
+    ALIASES,
+    ANY,
+    FUNCTIONS,
+    GENERATORS,
+    HIDDEN,
+    ORDERED,
+    TYPES,
+)
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
-from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.catalog import (
+    CatalogRelation,
+    Declarations,
+    arity_error,
+    no_such_relation,
+    no_such_type,
+)
 from gdatalog.planner.check.column_names import ColumnNames
+from gdatalog.planner.check.forms import expanded
+from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
-from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
+from gdatalog.planner.check.walk import (
+    all_of,
+    children,
+    conjunction,
+    count_variables,
+    disjunction,
+    rebuild,
+    variables,
+)
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
@@ -38,6 +64,8 @@ _PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
+_TAKE_NULLS = frozenset({"coalesce", "if", "case"})
+_COALESCE = "`coalesce(x, 0)` is x, or 0 where x is null"
 _LISTED = sorted([name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS])
 
 
@@ -52,6 +80,7 @@ class NameResolution:
     cautions: list[Caution]
     numbers: Iterator[int] = field(init=False)  # of a rule's local names
     scoped: bool = False  # the rule has a negation or an aggregate
+    optional: bool = False  # it has an optional body
     unknown: set[str] = field(default_factory=set)  # relations, reported once per statement
     lifted: list[s.Literal] | None = None  # in a head: equations of its aggregates with a body
     ground: bool = False  # the head is a fact's
@@ -70,11 +99,32 @@ class NameResolution:
         if len(self.errors) > before:
             return []
         atoms = [head for head, _ in heads]
-        whole = [
-            CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
-            for head, lifted in heads
-        ]
+        if self.optional and body is not None:
+            whole = self._with_optionals(rule, atoms, [lifted for _, lifted in heads], body)
+        else:
+            whole = [
+                CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
+                for head, lifted in heads
+            ]
         return whole if len(self.errors) == before else []
+
+    def _with_optionals(
+        self, rule: s.Rule, heads: list[s.Atom], lifted: list[list[s.Literal]], body: s.Literal
+    ) -> list[CheckedRule]:
+        """The rules of one with optional bodies."""
+        found: list[CheckedRule] = []
+        for head, equations in zip(heads, lifted, strict=True):
+            whole = conjunction([body, *equations], body.span)
+            rules = rules_of(head, whole, self.numbers, self.errors)
+            if self.catalog.relations[head.name].schema is None:
+                self.columns.named.setdefault(head.name, self.columns.of(head.name))
+            for made, literal in rules:
+                arity, said = len(made.args), "is defined with"
+                relation = CatalogRelation(made.name, arity, said, head.span)
+                self.catalog.relations.setdefault(made.name, relation)
+                closed = self._close([made], literal, [])
+                found.append(CheckedRule(made, closed, {}, rule.span))
+        return found
 
     def fact(self, fact: s.Atom) -> None:
         """Checks a fact that the fast path has read."""
@@ -97,7 +147,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
+            cut = None if query.ordering is None else self._cut(query, self.columns.shown(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -105,11 +155,14 @@ class NameResolution:
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
+        if self.optional and len(self.errors) == before:
+            uses = count_variables([resolved]) + Counter([*variables(resolved)])
+            resolved = Alternatives(self.numbers, self.errors, uses).of(resolved)
         body = self._close([], resolved, []) if len(self.errors) == before else None
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
-        columns = [var.name for var in shown]
+        columns = tuple([var.name for var in shown])
         cut = None if query.ordering is None else self._cut(query, columns)
         if len(self.errors) > before:
             return None, None
@@ -145,9 +198,8 @@ class NameResolution:
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
+            meant = "null" if meant in _NULLS else meant
             message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
-            if meant in _NULLS:
-                message, hint = f"{message}: there is no null yet", NO_NULL
             if uses.count(var.name) == 1:
                 self._fail(message, var.span, hint)
             else:
@@ -155,7 +207,7 @@ class NameResolution:
 
     def _start(self) -> None:
         self.numbers = itertools.count(1)
-        self.scoped = False
+        self.scoped = self.optional = False
         self.unknown = set()
 
     def _close(
@@ -192,9 +244,13 @@ class NameResolution:
                 body = self._literal(literal.body)
                 # a group may turn out to hold nothing but a negation
                 return body.body if isinstance(body, s.Not) else s.Not(body, literal.span)
+            case s.Optional(body):
+                self.scoped = self.optional = True
+                return s.Optional(self._literal(body), literal.span)
             case s.Test():
                 return self._test(literal)
             case s.Member():
+                self._no_null(children(literal), "`in` does not hold for a null", TEST_NULL)
                 return rebuild(literal, self._compared)
             case s.Distinct() | s.Range():
                 return literal
@@ -208,10 +264,12 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                self._arity(atom)
+                if self.catalog.relations[atom.name].arity != len(atom.args):
+                    self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
-            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+            self._nulls_fit(atom)
+            return self._with_null_tests(atom)
         callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
         if callable_ and atom.columns:
             hint = f"`{atom.name}` is a function: give its arguments by their place"
@@ -221,9 +279,14 @@ class NameResolution:
             if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
+            self._no_null(atom.args, "`distinct` does not hold for a null", TEST_NULL)
             return rebuild(s.Distinct(atom.args, atom.span), self._compared)
         if callable_:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
+        if atom.name == "optional":
+            hint = "as in optional p(x, y), or optional { p(x, y), q(y) }"
+            self._fail("`optional` is followed by an atom, or a body in braces", atom.span, hint)
+            return atom
         for arg in atom.args:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
@@ -249,10 +312,30 @@ class NameResolution:
         elif relation.arity != len(atom.args):
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
+    def _nulls_fit(self, atom: s.Atom) -> None:
+        """Errors for nulls in columns without them."""
+        schema = self.catalog.relations[atom.name].schema
+        for at, arg in enumerate(atom.args):
+            known = schema is not None and at < schema.arity
+            if known and isinstance(arg, s.Null) and not (schema.nullable and schema.nullable[at]):
+                column = schema.columns[at]
+                message = f"the column `{column}` of `{atom.name}` has no nulls"
+                hint = f"`{column}: {schema.types[at]}?` in a `.decl` lets it have some"
+                self._fail(message, arg.span, hint)
+
+    def _with_null_tests(self, atom: s.Atom) -> s.Literal:
+        """An atom of a body: `p(x, null)` is `p(x, y), y = null`."""
+        args = tuple(map(self._atom_arg, atom.args))
+        tests: list[s.Literal] = []
+        for own, arg in zip(atom.args, args, strict=True):
+            if isinstance(own, s.Null):
+                tests.append(s.Compare(arg, (("=", own),), own.span))
+        return conjunction([s.Atom(atom.name, args, atom.span), *tests], atom.span)
+
     def _atom_arg(self, arg: s.Expr) -> s.Expr:
         if isinstance(arg, s.Var | s.Const):
             return arg
-        if isinstance(arg, s.Wildcard):
+        if isinstance(arg, s.Wildcard | s.Null):
             return s.Var(local_name("_", self.numbers), arg.span)
         return self._expr(arg)
 
@@ -266,6 +349,9 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = [compare.first, *[side for _, side in compare.rest]]
+        for left, op, right in neighbours(compare):
+            if op not in ("=", "!="):
+                self._no_null((left, right), f"`{op}` does not hold for a null", TEST_NULL)
         if not any(map(_is_range, sides)):
             first, *others = [self._expr(side, "compared") for side in sides]
             ops = [op for op, _ in compare.rest]
@@ -308,7 +394,7 @@ class NameResolution:
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
-            case s.Var() | s.Const() | s.Values():
+            case s.Var() | s.Const() | s.Null() | s.Values():
                 return expr
             case s.Wildcard():
                 hint = "it is a new variable each time: give it a name"
@@ -325,6 +411,7 @@ class NameResolution:
             case s.FunctionCall():
                 return self._call(expr)
             case s.Chain() | s.HeadAggregate():  # the latter depends on an order
+                self._no_null(children(expr), "an operation on a null is null", _COALESCE)
                 return rebuild(expr, self._expr)
             case s.Window(name):
                 self._ordered(name, expr.span)
@@ -339,6 +426,12 @@ class NameResolution:
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
+
+    def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
+        """An error for a `null` where only a value makes sense."""
+        for expr in exprs:
+            if isinstance(expr, s.Null):
+                self._fail(message, expr.span, hint)
 
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
@@ -361,6 +454,12 @@ class NameResolution:
         elif name in FUNCTIONS:
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self._function_arity(call, name)
+            else:
+                if name not in _TAKE_NULLS:
+                    self._no_null(args, f"`{call.name}` of a null is null", _COALESCE)
+                return expanded(s.FunctionCall(name, args, call.span), self._fail)
+        elif name in HIDDEN and not name.isidentifier():
+            pass  # a comparison in a condition
         elif name in AGGREGATES or name in GENERATORS or name == "distinct":
             self._not_here(call)
         elif name in self.catalog.relations:
@@ -379,7 +478,9 @@ class NameResolution:
         forms: list[str] = []
         for signature in FUNCTIONS[name]:
             least = len(signature.params) if signature.least is None else signature.least
-            counts.append(f"{least}{' or more' if signature.variadic else ''}")
+            most = len(signature.params)
+            or_more = " or more" if signature.variadic else f" or {most}" * (most > least)
+            counts.append(f"{least}{or_more}")
             kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
             forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
         takes = either(counts)

@@ -14,27 +14,31 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
+from gdatalog.plan.functions import ORDERED, STATISTICS, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.signatures import (
+    ALL,
+    BIT,
+    BOOL,
+    FLOAT,
+    INT,
+    LITERAL,
+    MOMENT,
+    NUMBER,
+    ONLY,
+    TIMESTAMP,
+    Overloaded,
+    fits,
+    mask_of,
+    mask_of_spec,
+    name_of,
+)
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, own_name, show
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
-
-BIT = {name: 1 << at for at, name in enumerate(TYPES)}
-ALL = (1 << len(TYPES)) - 1
-INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
-NUMBER = INT | FLOAT
-TIMESTAMP = BIT["timestamp"]
-MOMENT = TIMESTAMP | BIT["date"]
-LITERAL = INT | TIMESTAMP  # what literals are unless they have to be a float, or a date
-_ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
-
-
-def mask_of(types: frozenset[str]) -> int:
-    return sum([BIT[name] for name in types])
 
 
 class ColumnPlace(NamedTuple):
@@ -143,7 +147,7 @@ class Unifier:
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        return _ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
+        return ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -168,7 +172,9 @@ class TypeInference:
         self.variables: dict[str, int] = {}
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
-        self.casts = False  # whether a rule has an `as`
+        self.choices: list[Overloaded] = []
+        self.rewrites = False  # whether a rule has an `as` or a `null`
+        self.nulls = False  # whether a rule or fact has a `null`
         for relation in catalog.relations.values():
             if relation.schema is not None:
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
@@ -318,6 +324,11 @@ class TypeInference:
                 if node is None:
                     node = self.variables[name] = self.unifier.node()
                 return node
+            case s.Null():
+                self.rewrites = self.nulls = True
+                node = self.unifier.node()
+                self.literals.append(node)
+                return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
                 mask = NUMBER if kind == "int" else MOMENT if _are_days(expr) else 0
@@ -339,7 +350,7 @@ class TypeInference:
                 return self._chain(expr)
             case s.Cast(operand, type_name):
                 node = self._expr(operand)
-                self.casts = True
+                self.rewrites = True
                 base = self.catalog.types[type_name]
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
@@ -356,8 +367,10 @@ class TypeInference:
         if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
             return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
-            reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
-            self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
+            mask = NUMBER | BIT["duration"] if kind == "sum" else NUMBER
+            takes = self.unifier.words(self.unifier.node(mask))
+            reason, why = f"`{kind}` takes {takes}", f"as what `{kind}` takes"
+            self._narrow(nodes[0], mask, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
@@ -366,6 +379,13 @@ class TypeInference:
         """The type of a function that depends on an order."""
         kind, args = ordered.kind, list(zip(ordered.targets, nodes, strict=True))
         takes = f"`{kind}` takes"
+        if kind in STATISTICS:
+            if kind == "quantile":
+                of, node = args[1]
+                self._narrow(node, FLOAT, of, f"{takes} float", f"as an argument of `{kind}`")
+            count = len(STATISTICS[kind][0].params)
+            call = s.FunctionCall(kind, ordered.targets[:count], ordered.span)
+            return self._called(call, nodes[:count])
         if kind in ("row_number", "rank", "dense_rank"):
             return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
         masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
@@ -378,12 +398,58 @@ class TypeInference:
         return nodes[1] if kind == "top" else nodes[0]
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
-        signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
+        possible = [own for own in signatures(call.name) if own.accepts(len(nodes))]
+        if len(possible) > 1:
+            found = self._possible(possible, nodes)
+            if len(found) > 1:
+                result = self.unifier.node()
+                self.choices.append(Overloaded(call, nodes, result, found))
+                return result
+            possible = found or possible[:1]
+        return self._applied(call, nodes, possible[0])
+
+    def _possible(
+        self, every: Sequence[Signature], nodes: Sequence[int], result: int | None = None
+    ) -> list[Signature]:
+        """The signatures that fit what is known of the arguments and the result. If none does,
+        those that fit the first argument, for the message."""
+        masks = [self.unifier.masks[self.unifier.find(node)] for node in nodes]
+        wanted = ALL if result is None else self.unifier.masks[self.unifier.find(result)]
+        found = [own for own in every if fits(own, masks, wanted)]
+        return found or [own for own in every if fits(own, masks[:1], ALL)][-1:]
+
+    def settle_choices(self) -> None:
+        """Chooses signatures of functions by types that were not known when they were met. Of those
+        that stay possible the first is meant."""
+        while self.choices:
+            waiting = []
+            for choice in self.choices:
+                found = self._possible(choice.signatures, choice.nodes, choice.result)
+                if len(found) > 1:
+                    waiting.append(choice)
+                else:
+                    self._choose(choice, (found or choice.signatures)[0])
+            if len(waiting) == len(self.choices):
+                self._choose(waiting[0], waiting[0].signatures[0])
+                del waiting[0]
+            self.choices = waiting
+
+    def _choose(self, choice: Overloaded, signature: Signature) -> None:
+        call = choice.call
+        node = self._applied(call, choice.nodes, signature)
+        self._same(call, node, call, choice.result, f"`{call.name}` takes")
+
+    def _applied(self, call: s.FunctionCall, nodes: Sequence[int], signature: Signature) -> int:
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
             mask = mask_of(param if isinstance(param, frozenset) else param[1])
-            reason = f"`{call.name}` takes {self.unifier.words(self.unifier.node(mask))}"
+            if call.name == "format_value" and at == 0:
+                mask = mask_of_spec(call.args[1])
+            of = signature.params[0]
+            kind = f" of a {next(iter(of))}" if at and call.name in "+-*/" and len(of) == 1 else ""
+            words = self.unifier.words(self.unifier.node(mask))
+            reason = f"`{name_of(call)}`{kind} takes {words}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
@@ -447,13 +513,12 @@ class TypeInference:
         """The rules with the types of their variables; int literals become floats where needed,
         and literals of days dates."""
         for rule, variables, literals in self.seen:
-            types, turned = {}, []
+            types: dict[str, TypeName] = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
-            for node in literals:
-                turned.append(self.unifier.settled(node) in ("float", "date"))
+            turned = list(map(self.unifier.settled, literals))
             body, head = rule.body, rule.head
-            if self.casts or any(turned):
+            if self.rewrites or not _KEPT.issuperset(turned):
                 turn = iter(turned)
                 body = None if body is None else _rewrite(body, turn)
                 head = _rewrite(head, turn)
@@ -493,8 +558,11 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
         return f"{hint} of dates, and .dt.date dates of times"
     if words == "symbol" and mask & MOMENT and not mask & ~MOMENT:
         return "a timestamp has no quotes and starts with `@`: @2026-11-20"
-    if words == "symbol" and not mask & ~NUMBER:
+    if words == "symbol" and mask & NUMBER and not mask & ~(NUMBER | BIT["duration"]):
         return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
+    if words == "int" and mask == BIT["duration"]:
+        unit = f"{written}h" if written.isdigit() else f"{written} * 1s"
+        return f"a duration has a unit, as in `{unit}`"
     if words in ("int", "float") and mask == BIT["symbol"]:
         return "`to_string(...)` makes a text of a number"
     return None
@@ -506,14 +574,19 @@ def _are_days(literal: s.Const | s.Values) -> bool:
     return literal.type == "timestamp" and not any(int(value) % DAY for value in values)
 
 
-def _rewrite(node: Any, turned: Iterator[bool]) -> Any:
-    """The node without `as`; `turned` says of each literal of ints or days, in order, whether it is
-    one of floats or dates."""
+_KEPT = frozenset({"int", "timestamp"})  # the types of literals that need no other form
+
+
+def _rewrite(node: Any, turned: Iterator[TypeName | None]) -> Any:
+    """The node without `as`; `turned` has the type of each null, and of each literal of ints or
+    days, in order."""
     match node:
+        case s.Null():
+            return replace(node, type=next(turned) or "int")
         case s.Const("int") | s.Values("int"):
-            return with_type(node, "float") if next(turned) else node
+            return with_type(node, "float") if next(turned) == "float" else node
         case s.Const() | s.Values() if _are_days(node):
-            return with_type(node, "date") if next(turned) else node
+            return with_type(node, "date") if next(turned) == "date" else node
         case s.Cast(operand):
             return _rewrite(operand, turned)
         case _:

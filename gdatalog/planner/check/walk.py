@@ -17,7 +17,7 @@ from gdatalog.records import fields, replace
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
 K = TypeVar("K", bound=Node)
-LEAVES = frozenset({s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam})
+LEAVES = frozenset({s.Var, s.Const, s.Null, s.Param, s.Wildcard, s.Values, s.ListParam})
 # The fields that hold the nodes directly below, in the order of the text. `rest` has pairs of an
 # operator and a node.
 _BELOW: dict[type, tuple[str, ...]] = {
@@ -30,7 +30,7 @@ _BELOW: dict[type, tuple[str, ...]] = {
     s.Aggregate: ("targets", "body"),
     s.Member: ("item", "values"),
     s.Test: ("expr",),
-    s.Not: ("body",),
+    **dict.fromkeys((s.Not, s.Optional), ("body",)),
     s.Range: ("item", "start", "stop", "step"),
 }
 
@@ -160,6 +160,14 @@ def branching(literal: s.Literal | None) -> s.Or | None:
             return next((found for item in items if (found := branching(item))), None)
         case _:
             return None
+
+
+def no_match_of(group: s.Or) -> s.Not | None:
+    """What says that an optional body has no match, if the alternatives are of one."""
+    for item in conjuncts(group.items[-1]):
+        if isinstance(item, s.Not) and item.optional:
+            return item
+    return None
 
 
 def contains_head_aggregate(node: Node) -> bool:
