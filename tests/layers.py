@@ -177,7 +177,7 @@ ORDER = {
         levelwise
     """,
     "gpu_ops": """
-        __init__ cpp_types heads steady lanes teams cpp graph context driver_library
+        __init__ cpp_types heads steady met_lists lanes teams cpp graph context driver_library
         graph_loops virtual_memory
         virtual_pages compile_errors copies arena cupy_kernel sources array_operators
         elementwise array_module cupy_driver probe diagnosis head_counts flat
