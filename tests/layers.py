@@ -19,8 +19,8 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "terminal_text", "progress", "account", "overhead", "threads",
-    "importing", "cancellation", "distribution", "own_files", "settings",
+    "records", "errors", "decimals", "values", "terminal_text", "progress", "account", "overhead",
+    "threads", "importing", "cancellation", "distribution", "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "own_files": set(),
     "threads": set(),
     "importing": {"threads"},
-    "values": {"records"},
+    "decimals": set(),
+    "values": {"records", "decimals"},
     "terminal_text": set(),
     "errors": {"records", "values", "terminal_text"},
     "progress": {"records", "values", "terminal_text"},
@@ -243,7 +244,7 @@ ORDER = {
     """,
     "storage": """
         __init__ imported_later kinds saved_kinds places load_options table text_functions
-        device_columns column_arrays columns export spill pipes symbols threads row_groups
+        device_columns column_arrays decimals columns export spill pipes symbols threads row_groups
         as_text cells plain_text delimited raw rows grouped_rows file_sets row_order
         key_space data_files column_matching headers dictionary keys sorting ordered row_ids
         missing networks frames row_ops on_device text_files selection duplicates

@@ -18,7 +18,7 @@ from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN, TIME_TEXTS, TypeName, Value
+from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, text_of_key
 
 AT_ONCE = 1 << 12  # values that are Python objects at the same time
 READ = 1 << 21  # characters that functions read between two polls
@@ -113,9 +113,8 @@ def text_of(value: Value, kind: TypeName) -> str:
         return repr(float(value))
     if kind == "bool":
         return "true" if value else "false"
-    if kind in TIME_TEXTS:
-        return TIME_TEXTS[kind](int(value))
-    return str(value)
+    written = text_of_key(kind)
+    return str(value) if written is None else written(int(value))
 
 
 # name: (function, type of the result); a result of None is a failure

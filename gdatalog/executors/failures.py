@@ -14,7 +14,7 @@ from gdatalog.records import replace
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TIME_TEXTS
+from gdatalog.values import text_of_key
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
@@ -76,8 +76,9 @@ def values_of(
     known = []
     for slot, column in zip(slots, columns, strict=True):
         value = decode_value(int(column[row]), slot.type, symbols)
-        if slot.type in TIME_TEXTS:
-            value = TIME_TEXTS[slot.type](value)
+        written = text_of_key(slot.type)
+        if written is not None:
+            value = written(value)
         shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
         known.append(f"{slot.name.split('~')[0]} = {shown}")
     return ", ".join(known)

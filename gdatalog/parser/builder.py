@@ -158,7 +158,16 @@ def call(parts: Parts) -> s.Expr:
     args, columns = arguments(parts[2:-1:2])
     if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
         return s.Cast(args[0], args[1].name, span)
+    if token.value == "as" and len(args) == 2 and _is_decimal(args[1]):
+        digits = ",".join([str(arg.value) for arg in args[1].args])
+        return s.Cast(args[0], f"{args[1].name}({digits})", span)
     return s.FunctionCall(token.value, args, span, columns)
+
+
+def _is_decimal(read: s.Expr) -> bool:
+    """Whether what has been read as a call is the type `decimal(p, s)`."""
+    call = type(read) is s.FunctionCall and read.name == "decimal"
+    return call and all(type(arg) is s.Const for arg in read.args)
 
 
 def window(parts: Parts) -> s.Window:
@@ -333,6 +342,13 @@ def names(parts: Parts) -> list[Token]:
 
 def column(parts: Parts) -> s.Column:
     return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
+
+
+def type_with_digits(parts: Parts) -> Token:
+    """`decimal(12, 2)`: one token, whatever its spaces."""
+    first, last = parts[0], parts[-1]
+    name = f"{first.value}({','.join(str(token.value) for token in parts[2:-1:2])})"
+    return Token("NAME", name, first.source, first.start, last.end)
 
 
 def qualifiers(parts: Parts) -> list[Token]:

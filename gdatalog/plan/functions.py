@@ -6,10 +6,11 @@ functions are evaluated is defined elsewhere.
 
 from __future__ import annotations
 
+from gdatalog.decimals import DECIMALS
 from gdatalog.records import dataclass
 from gdatalog.values import TYPE_NAMES
 
-TYPES: tuple[str, ...] = TYPE_NAMES
+TYPES: tuple[str, ...] = (*TYPE_NAMES, *DECIMALS)
 NUMBERS = frozenset({"int", "float"})
 ANY = frozenset(TYPES)
 
@@ -36,7 +37,7 @@ class Signature:
         return self.params[min(at, len(self.params) - 1)]
 
 
-INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, _ = (frozenset({name}) for name in TYPES)
+INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, _ = (frozenset({name}) for name in TYPE_NAMES)
 
 
 def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]], ...]:

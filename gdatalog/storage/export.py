@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.decimals import scale_of
 from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
+from gdatalog.storage import decimals
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.kinds import UTC, Kind, arrow_type_of, numpy_dtype_of
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
@@ -57,6 +59,8 @@ def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> 
         inner = Kind("", None if kind is None else kind.zone, wanted.value_type)
         coded = _arrow_column(found, column, inner).dictionary_encode()
         return coded.cast(pa.dictionary(wanted.index_type, wanted.value_type, wanted.ordered))
+    if wanted is not None and found == "int" and pa.types.is_decimal(wanted):
+        return decimals.to_arrow(column, 0).cast(wanted)
     values = _own_column(found, column)
     if wanted is None or values.type == wanted:
         return values
@@ -82,6 +86,8 @@ def _own_column(kind: TypeName, column: Column) -> pa.Array:
         return pa.array(column.astype(np.int32)).cast(pa.date32())
     if kind == "duration":
         return pa.array(column).cast(pa.duration("ns"))
+    if scale_of(kind):
+        return decimals.to_arrow(column, scale_of(kind))
     return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
@@ -140,6 +146,8 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
         return pd.Series(column.astype("datetime64[D]").astype(object), dtype=object)
     if kind == "duration":
         return pd.Series(column.view("timedelta64[ns]"), copy=copy)
+    if scale_of(kind):
+        return pd.Series(decimals.to_python(column, scale_of(kind)), dtype=object)
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
@@ -160,6 +168,9 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
         wanted = dtype
     if found == "date" and isinstance(wanted, np.dtype):
         wanted = None
+    values = getattr(wanted, "pyarrow_dtype", None)
+    if values is not None and pa.types.is_decimal(values):
+        return pd.Series(pd.arrays.ArrowExtensionArray(_arrow_column(found, column, kind)))
     series = _pandas_column(found, column, True)
     if kind.zone is not None:
         zone = kind.zone
@@ -242,6 +253,8 @@ def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> A
     if isinstance(column, TextColumn):
         return column.decode()
     wanted = None if kind is None else numpy_dtype_of(kind)
+    if scale_of(found):
+        return np.array(decimals.to_python(column, scale_of(found)), dtype=object)
     values = column.astype(_TIMES[found]) if found in _TIMES else column
     return values if wanted is None else values.astype(wanted, copy=False)
 
@@ -288,6 +301,8 @@ def python_values(kind: TypeName, column: Column, of: Kind | None = None) -> lis
         import pandas as pd
 
         return list(pd.TimedeltaIndex(column.view("timedelta64[ns]")))
+    if scale_of(kind):
+        return list(decimals.to_python(column, scale_of(kind)))
     values: list[Any] = (column.astype("datetime64[D]") if kind == "date" else column).tolist()
     return values
 

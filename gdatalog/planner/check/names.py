@@ -13,11 +13,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from gdatalog.decimals import DECIMALS, scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED, TYPES
+from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
@@ -27,7 +28,7 @@ from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ListOf, ParamType
+from gdatalog.values import TYPE_NAMES, ListOf, ParamType
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
@@ -332,6 +333,8 @@ class NameResolution:
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
+                elif scale_of(self.catalog.types[type_name]):
+                    self.catalog.decimals = True
                 return s.Cast(self._expr(operand), type_name, expr.span)
             case s.Aggregate():
                 if self.nested:
@@ -468,7 +471,10 @@ class NameResolution:
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
     """The types that an argument may have, in a fixed order."""
     kinds = param if isinstance(param, frozenset) else param[1]
-    return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
+    if kinds == ANY:
+        return ["any type"]
+    decimal = [] if kinds.isdisjoint(DECIMALS) else ["decimal"]
+    return [kind for kind in TYPE_NAMES if kind in kinds] + decimal
 
 
 def _as_constant(arg: s.Expr) -> s.Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
+from gdatalog.decimals import DECIMALS
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, Stratum, ValueList
@@ -251,6 +252,7 @@ def _infer(
 
 
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
-    """The facts, with floats for int literals in columns of floats, and dates in those of dates."""
-    types = {at: kind for at, kind in enumerate(schema.types) if kind in ("float", "date")}
+    """The facts, with their literals as floats, decimals and dates in columns of these."""
+    flexible = ("float", "date", *DECIMALS)
+    types = {at: kind for at, kind in enumerate(schema.types) if kind in flexible}
     return tuple([with_types(fact, types) for fact in facts]) if types else tuple(facts)

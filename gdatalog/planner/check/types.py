@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gdatalog.decimals import DECIMALS, decimal_of, digits_after, scale_of, scaled
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
@@ -27,10 +28,13 @@ BIT = {name: 1 << at for at, name in enumerate(TYPES)}
 ALL = (1 << len(TYPES)) - 1
 INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
 NUMBER = INT | FLOAT
+_DECIMALS = frozenset(DECIMALS)
+DECIMAL = sum([BIT[name] for name in DECIMALS])
 TIMESTAMP = BIT["timestamp"]
 MOMENT = TIMESTAMP | BIT["date"]
-LITERAL = INT | TIMESTAMP  # what literals are unless they have to be a float, or a date
-_ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
+# What literals are unless they have to be a float, a decimal, or a date.
+LITERALS = (INT | TIMESTAMP, FLOAT)
+_ONLY: dict[int, TypeName] = {bit: name for name, bit in BIT.items()}
 
 
 def mask_of(types: frozenset[str]) -> int:
@@ -70,7 +74,7 @@ class Unifier:
     parents: list[int] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     reasons: list[Why | None] = field(default_factory=list)
-    # Holds literals: of ints, which may be floats, or of days, which may be dates.
+    # Holds literals: of numbers, which may be floats or decimals, or of days, which may be dates.
     literal: list[bool] = field(default_factory=list)
 
     def node(self, mask: int = ALL, why: Why | None = None, literal: bool = False) -> int:
@@ -129,21 +133,29 @@ class Unifier:
     def why(self, node: int) -> Why | None:
         return self.reasons[self.find(node)]
 
-    def types(self, node: int) -> tuple[TypeName, ...]:
-        """The types that the node may have; int or timestamp for a literal that may be one."""
-        root = self.find(node)
+    def mask(self, node: int) -> int:
+        """The types that the node may have; int, timestamp or float for a literal that may be one,
+        or the decimal with the fewest digits."""
+        root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        if self.literal[root] and mask & LITERAL:
-            mask &= LITERAL
-        return tuple([name for name in TYPE_NAMES if mask & BIT[name]])
+        if self.literal[root] and mask & (mask - 1):
+            return next((mask & own for own in LITERALS if mask & own), mask & -mask)
+        return mask
 
     def words(self, node: int) -> str:
-        return either(self.types(node))
+        return words_of(self.mask(node))
 
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
-        mask = self.masks[root]
-        return _ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
+        return _ONLY.get(self.masks[root]) or _ONLY.get(self.mask(root))
+
+
+def words_of(mask: int) -> str:
+    """`int or float`; all decimals together are `decimal`."""
+    names: list[str] = [name for name in TYPE_NAMES if mask & BIT[name]]
+    if mask & DECIMAL:
+        names.append(_ONLY.get(mask & DECIMAL, "decimal"))
+    return either(names)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -169,8 +181,11 @@ class TypeInference:
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
         self.casts = False  # whether a rule has an `as`
+        # Whether a value may be a decimal.
+        self.decimals = catalog.decimals or not _DECIMALS.isdisjoint(params.values())
         for relation in catalog.relations.values():
             if relation.schema is not None:
+                self.decimals |= not _DECIMALS.isdisjoint(relation.schema.types)
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
                 self.columns[relation.name] = [
                     self.unifier.node(BIT[kind], why) for kind in relation.schema.types
@@ -187,7 +202,9 @@ class TypeInference:
                 return self.unifier.node()
             return self._param(kind.type)
         if kind == "int":
-            return self.unifier.node(NUMBER, why, literal=True)
+            return self.unifier.node(NUMBER | DECIMAL, why, literal=True)
+        if scale_of(kind):  # with all of its digits, or more
+            return self.unifier.node(DECIMAL & -BIT[kind], why, literal=True)
         if kind == "date":
             return self.unifier.node(MOMENT, why, literal=True)
         return self.unifier.node(BIT[kind], why)
@@ -219,14 +236,15 @@ class TypeInference:
                     self.errors.append(TypeMismatchError(message, bound.span, hint=hint))
 
     def settle_facts(self, relation: str) -> None:
-        """A relation of facts only: as in data, its ints are ints, and its times timestamps.
+        """A relation of facts only: as in data, its ints are ints, its floats floats, and its times
+        timestamps.
 
         Not if rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
         """
         for node in self.columns[relation]:
             why = self.unifier.why(node)
             kind = self.unifier.settled(node)
-            if kind in ("int", "timestamp"):
+            if kind in ("int", "float", "timestamp"):
                 self.unifier.narrow(node, BIT[kind], why)
 
     def settle_lists(self) -> None:
@@ -260,7 +278,7 @@ class TypeInference:
 
     def _may_be(self, node: int, mask: int) -> bool:
         """Whether a node may have one of these types."""
-        return any(BIT[name] & mask for name in self.unifier.types(node))
+        return bool(self.unifier.mask(node) & mask)
 
     def _literal(self, literal: s.Literal) -> None:
         match literal:
@@ -320,9 +338,11 @@ class TypeInference:
                 return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
-                mask = NUMBER if kind == "int" else MOMENT if _are_days(expr) else 0
-                if not mask:
+                if not is_flexible(expr, self.decimals):
                     return self.unifier.node(BIT[kind], Why(expr.span, text))
+                mask = MOMENT if kind == "timestamp" else NUMBER if kind == "int" else FLOAT
+                if self.decimals:
+                    mask |= decimals_of(expr)
                 node = self.unifier.node(mask, Why(expr.span, text), literal=True)
                 self.literals.append(node)
                 return node
@@ -444,20 +464,29 @@ class TypeInference:
     # ----------------------------------------------------------------------------- finish
 
     def checked_rules(self) -> Iterator[CheckedRule]:
-        """The rules with the types of their variables; int literals become floats where needed,
-        and literals of days dates."""
+        """The rules with the types of their variables; literals of numbers become floats or
+        decimals where needed, and literals of days dates."""
         for rule, variables, literals in self.seen:
-            types, turned = {}, []
+            types = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
-            for node in literals:
-                turned.append(self.unifier.settled(node) in ("float", "date"))
+            meant = [self.unifier.settled(node) or "int" for node in literals]
             body, head = rule.body, rule.head
-            if self.casts or any(turned):
-                turn = iter(turned)
-                body = None if body is None else _rewrite(body, turn)
-                head = _rewrite(head, turn)
+            if self.casts or not {"int", "timestamp"}.issuperset(meant):
+                turn = iter(meant)
+                body = None if body is None else self._rewrite(body, turn)
+                head = self._rewrite(head, turn)
             yield CheckedRule(head, body, types, rule.span)
+
+    def _rewrite(self, node: Any, turned: Iterator[TypeName]) -> Any:
+        """The node without `as`; `turned` has the types that its flexible literals stand for."""
+        match node:
+            case s.Const() | s.Values() if is_flexible(node, self.decimals):
+                return with_type(node, next(turned))
+            case s.Cast(operand):
+                return self._rewrite(operand, turned)
+            case _:
+                return rebuild(node, lambda part: self._rewrite(part, turned))
 
     def column_types(self, relation: str) -> list[TypeName | None]:
         """The types of a relation's columns; None if nothing determines one."""
@@ -484,6 +513,8 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
         return f"without quotes it is a number: `{written}`" if number else None
     if words == "int" and mask == BIT["symbol"] and written.lstrip("-").isdigit():
         return f'in quotes it is a text: `"{written}"`'
+    if words in ("int", "float") and not mask & ~DECIMAL and not written.strip("-.0123456789"):
+        return f"{words_of(mask)} has other digits: round it, or declare more"
     if words == "int" and mask == BIT["float"]:
         return "`to_float(...)` makes a float of an int"
     if words == "float" and mask == INT:
@@ -500,21 +531,28 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
     return None
 
 
-def _are_days(literal: s.Const | s.Values) -> bool:
-    """Whether literals are timestamps that could be dates."""
-    values = (literal.value,) if isinstance(literal, s.Const) else literal.values
-    return literal.type == "timestamp" and not any(int(value) % DAY for value in values)
+def is_flexible(literal: s.Const | s.Values, decimals: bool) -> bool:
+    """Whether a literal may stand for several types: an int, a day, or a float in a program with
+    decimals."""
+    if literal.type == "timestamp":
+        return not any(int(value) % DAY for value in _values(literal))
+    return literal.type == "int" or (decimals and literal.type == "float")
 
 
-def _rewrite(node: Any, turned: Iterator[bool]) -> Any:
-    """The node without `as`; `turned` says of each literal of ints or days, in order, whether it is
-    one of floats or dates."""
-    match node:
-        case s.Const("int") | s.Values("int"):
-            return with_type(node, "float") if next(turned) else node
-        case s.Const() | s.Values() if _are_days(node):
-            return with_type(node, "date") if next(turned) else node
-        case s.Cast(operand):
-            return _rewrite(operand, turned)
-        case _:
-            return rebuild(node, lambda part: _rewrite(part, turned))
+def decimals_of(literal: s.Const | s.Values) -> int:
+    """The decimals that have all digits of literals of numbers."""
+    if literal.type not in ("int", "float"):
+        return 0
+    found = [decimal_of(value) for value in _values(literal)]
+    if not all(value.is_finite() for value in found):
+        return 0
+    least, most = max(map(digits_after, found)), max(map(abs, found))
+    fits = (
+        scale_of(kind) >= least and scaled(most, scale_of(kind), rounded=True) is not None
+        for kind in DECIMALS
+    )
+    return sum([BIT[kind] for kind, fit in zip(DECIMALS, fits, strict=True) if fit])
+
+
+def _values(literal: s.Const | s.Values) -> tuple[Any, ...]:
+    return (literal.value,) if isinstance(literal, s.Const) else literal.values
