@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from decimal import Context, Decimal
 
 DIGITS = 18
+LIMIT = 10**DIGITS  # scaled ints are less
 DECIMALS: tuple[str, ...] = tuple([f"decimal({DIGITS},{at + 1})" for at in range(DIGITS)])
 _SCALES = {"int": 0, **{name: scale for scale, name in enumerate(DECIMALS, 1)}}
 # As they are written: decimal(12,2) is the type decimal(18,2).
@@ -45,6 +46,11 @@ def decimal_type(scale: int) -> str:
     return DECIMALS[scale - 1] if scale else "int"
 
 
+def result_scale(name: str, one: int, other: int) -> int:
+    """The digits after the point of what `+`, `-`, `*` or `%` gives."""
+    return one + other if name == "*" else max(one, other)
+
+
 def scaled(value: Decimal, scale: int, *, rounded: bool = False) -> int | None:
     """A decimal as an int, times 10^scale; None if it has other digits, or more than `DIGITS`.
 
@@ -62,7 +68,7 @@ def scaled(value: Decimal, scale: int, *, rounded: bool = False) -> int | None:
     whole = exact.to_integral_value("ROUND_HALF_UP")
     if not rounded and whole != exact:
         return None
-    return int(whole) if abs(whole) < 10**DIGITS else None
+    return int(whole) if abs(whole) < LIMIT else None
 
 
 def decimal_of(literal: float) -> Decimal:
@@ -120,15 +126,15 @@ def decimal_to_text(key: int, scale: int) -> str:
     return f"{'-' * (key < 0)}{digits[:-scale]}.{digits[-scale:]}"
 
 
-def decimal_from_text(text: str, scale: int) -> int | None:
-    """The scaled int of a text, which must have no more digits after the point.
+def decimal_from_text(text: str, scale: int, *, rounded: bool = False) -> int | None:
+    """The scaled int of a text; more digits after the point are `rounded`, or None.
 
     >>> decimal_from_text("1.1", 2), decimal_from_text("1.105", 2), decimal_from_text("abc", 2)
     (110, None, None)
     """
     from decimal import Decimal
 
-    return scaled(Decimal(text), scale) if _NUMBER.fullmatch(text) else None
+    return scaled(Decimal(text), scale, rounded=rounded) if _NUMBER.fullmatch(text) else None
 
 
 @cache

@@ -202,14 +202,15 @@ ORDER = {
         slices page_schedule placement schedule
     """,
     "planner": """
-        compaction passes check statistics observed items comparisons atoms normalise new_values
-        domains order aggregate_items list_reuse candidates components conjunction build join
-        rewrite program rule least_cut placement pipeline __init__
+        compaction passes check statistics observed items comparisons atoms decimals normalise
+        new_values domains order aggregate_items list_reuse candidates components conjunction build
+        join rewrite program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata cautions heads inlining column_names names
-        types lattice declarations schemas zones ordered_heads program extending validity
+        literals types decimal_types lattice declarations schemas zones ordered_heads program
+        extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -156,18 +156,21 @@ def call(parts: Parts) -> s.Expr:
     token = parts[0]
     span = Span(token.source, token.start, parts[-1].end)
     args, columns = arguments(parts[2:-1:2])
-    if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
-        return s.Cast(args[0], args[1].name, span)
-    if token.value == "as" and len(args) == 2 and _is_decimal(args[1]):
-        digits = ",".join([str(arg.value) for arg in args[1].args])
-        return s.Cast(args[0], f"{args[1].name}({digits})", span)
+    if token.value == "as" and len(args) == 2:
+        kind = _type_name(args[1])
+        if kind is not None:
+            return s.Cast(args[0], kind, span)
     return s.FunctionCall(token.value, args, span, columns)
 
 
-def _is_decimal(read: s.Expr) -> bool:
-    """Whether what has been read as a call is the type `decimal(p, s)`."""
-    call = type(read) is s.FunctionCall and read.name == "decimal"
-    return call and all(type(arg) is s.Const for arg in read.args)
+def _type_name(read: s.Expr) -> str | None:
+    """The type of an `as`: a name has been read as a variable, `decimal(p, s)` as a call."""
+    if isinstance(read, s.Var):
+        return read.name
+    if not isinstance(read, s.FunctionCall) or read.name != "decimal":
+        return None
+    digits = [str(arg.value) for arg in read.args if isinstance(arg, s.Const)]
+    return f"decimal({','.join(digits)})" if len(digits) == len(read.args) else None
 
 
 def window(parts: Parts) -> s.Window:

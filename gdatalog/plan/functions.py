@@ -12,6 +12,7 @@ from gdatalog.values import TYPE_NAMES
 
 TYPES: tuple[str, ...] = (*TYPE_NAMES, *DECIMALS)
 NUMBERS = frozenset({"int", "float"})
+DECIMAL = frozenset(DECIMALS)
 ANY = frozenset(TYPES)
 
 
@@ -44,28 +45,39 @@ def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]]
     return (("a", kinds),) * count
 
 
-_ARITHMETIC = Signature(_same(NUMBERS, 2), "a", may_fail_float=True)
-_PARTIAL = Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True)
+_ARITHMETIC = Signature(_same(NUMBERS | DECIMAL, 2), "a", may_fail_float=True)
+_PARTIAL = Signature(_same(NUMBERS | DECIMAL, 2), "a", may_fail=True, may_fail_float=True)
+_POWER = Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True)
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
 _OF_TIME = Signature((TIMESTAMP | DATE,), "int")
 _REAL = Signature((FLOAT,), "float", may_fail_float=True)
+_ROUNDING = Signature(_same(FLOAT | DECIMAL, 1), "a", may_fail_float=True)
+_CHECKED = (Signature((ANY, ANY), "a", may_fail=True),)
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
-    "+": (Signature(_same(NUMBERS | SYMBOL, 2), "a", may_fail_float=True),),
-    "-": (_ARITHMETIC, Signature(_same(NUMBERS, 1), "a")),
+    "+": (Signature(_same(NUMBERS | DECIMAL | SYMBOL, 2), "a", may_fail_float=True),),
+    "-": (_ARITHMETIC, Signature(_same(NUMBERS | DECIMAL, 1), "a")),
     "*": (_ARITHMETIC,),
-    **dict.fromkeys("/%^", (_PARTIAL,)),
+    **dict.fromkeys("/%", (_PARTIAL,)),
+    "^": (_POWER,),
     **dict.fromkeys(("band", "bor", "bxor", "bshl", "bshr", "bshru"), (_BITS,)),
     "bnot": (Signature((INT,), "int"),),
     # the logical operators of Soufflé work on ints (0 is false) and on bools
     **{name: (Signature(_same(INT | BOOL, 2), "a"),) for name in ("land", "lor", "lxor")},
     "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
-    "abs": (Signature(_same(NUMBERS, 1), "a"),),
+    "abs": (Signature(_same(NUMBERS | DECIMAL, 1), "a"),),
     **dict.fromkeys(("min", "max"), (Signature(_same(ANY, 1), "a", variadic=True, least=2),)),
-    **dict.fromkeys(("floor", "ceil", "sqrt", "exp", "log"), (_REAL,)),
+    **dict.fromkeys(("floor", "ceil"), (_ROUNDING,)),
+    **dict.fromkeys(("sqrt", "exp", "log"), (_REAL,)),
     "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
-    "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL,), "float", may_fail=True),),
+    "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL | DECIMAL,), "float", may_fail=True),),
+    # the type of the result depends on the second argument
+    "to_decimal": (
+        Signature(
+            (INT | FLOAT | SYMBOL | DECIMAL, INT), "decimal", may_fail=True, may_fail_float=True
+        ),
+    ),
     "to_number": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
     "to_string": (Signature((ANY,), "symbol"),),
     "ord": (Signature((ANY,), "int"),),
@@ -79,6 +91,9 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
     "seconds_between": (Signature(_same(TIMESTAMP | DATE, 2), "float"),),
 }
+
+# What the planner makes of functions of decimals (`planner/decimals.py`).
+OF_SCALED = {**dict.fromkeys(("+!", "-!", "*!"), _CHECKED)}
 
 # Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {

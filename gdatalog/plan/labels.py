@@ -26,9 +26,10 @@ def format_expr(expr: p.Expr, inside: bool = False) -> str:
         case p.Constant():
             return constant_text(expr.type, expr.value)
         case _:
-            if expr.function in _INFIX and len(expr.args) == 2:
+            operator = expr.function.rstrip("!")  # of decimals
+            if operator in _INFIX and len(expr.args) == 2:
                 left, right = (format_expr(arg, True) for arg in expr.args)
-                text = f"{left} {expr.function} {right}"
+                text = f"{left} {operator} {right}"
                 return f"({text})" if inside else text
             args = ", ".join(map(format_expr, expr.args))
             return f"{expr.function}({args})"

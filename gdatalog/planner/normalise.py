@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.functions import FUNCTIONS, OF_SCALED
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.walk import alternatives_of
+from gdatalog.planner.decimals import are_exact, compared, exact, mean_of
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -115,7 +116,9 @@ class Normaliser:
             assert isinstance(a, Apply) and isinstance(b, Apply)
             if a.args[0].type == b.args[0].type:
                 a, b = a.args[0], b.args[0]
-        if op == "=":
+        if a.type != b.type:  # decimals, or a decimal and an int
+            found.append(self._holding(compared(op, a, b, literal.span)))
+        elif op == "=":
             found.append(Equation(a, b))
         else:
             found.append(self._holding(Apply(op, (a, b), "bool", literal.span)))
@@ -195,6 +198,10 @@ class Normaliser:
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
+                if are_exact(expr.name, args):
+                    made = exact(expr.name, args, expr.span)
+                    if made is not None:
+                        return made
                 call = Apply(expr.name, args, _result(expr.name, args), expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
@@ -209,7 +216,7 @@ class Normaliser:
                 targets = tuple([self.head(target, found) for target in expr.targets])
                 slot = self._new(aggregate_type(expr.kind, targets))
                 self.gathers.append(Gather(expr.kind, targets, slot.name, slot.type, expr.span))
-                return slot
+                return mean_of(slot, targets, expr.span) if expr.kind == "mean" else slot
             case _:
                 raise AssertionError(expr)
 
@@ -220,8 +227,9 @@ class Normaliser:
         left = self.expression(chain.first, found)
         cut = not w.contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
-            args = (left, self.expression(operand, found))
-            left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
+            args, span = (left, self.expression(operand, found)), chain.first.span.to(operand.span)
+            made = exact(op, args, span) if are_exact(op, args) else None
+            left = made or Apply(op, args, _result(op, args), span)
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
                 found.append(Equation(slot, left, may_fail=may_fail(left)))
@@ -255,7 +263,7 @@ class Normaliser:
         reads = self._shared(expr) - frozenset(expr.exports)
         inside = tuple(alternatives), tuple(bindings)
         found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
-        return slot
+        return mean_of(slot, targets, expr.span) if expr.kind == "mean" else slot
 
     def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
         """Splits an aggregate's body into a conjunction, and groups with `;` that are counted
@@ -313,8 +321,7 @@ def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
         if signature.accepts(len(args)):
             if signature.result == "a":
                 return args[0].type
-            result: TypeName = signature.result  # type: ignore[assignment]  # type variables are resolved
-            return result
+            return signature.result
     raise AssertionError(name)
 
 
@@ -332,7 +339,7 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    for signature in FUNCTIONS.get(expr.function, ()):
+    for signature in FUNCTIONS.get(expr.function) or OF_SCALED.get(expr.function, ()):
         if signature.accepts(len(expr.args)):
             if expr.args[0].type == "float":
                 return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE

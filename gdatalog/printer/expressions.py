@@ -23,7 +23,8 @@ import numpy as np
 from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
-from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.decimals import LIMIT
+from gdatalog.plan.functions import FUNCTIONS, OF_SCALED
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
@@ -90,6 +91,10 @@ _BOOL = {
 _HELPED = {
     "+": "plus",
     "*": "times",
+    "+!": "plus",
+    "-!": "minus",
+    "floored": "floored",
+    "rounded": "rounded",
     "year": "year_of",
     "month": "month_of",
     "day": "day_of",
@@ -260,6 +265,17 @@ class ExpressionPrinter:
             return _ValueText(f"-{operands[0]}", atom=False)
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
+        if name in ("+!", "-!"):
+            value = self._named(self._call(_HELPED[name], [arg.text for arg in args]))
+            self._check(f"not {-LIMIT} < {value} < {LIMIT}")
+            return _ValueText(value)
+        if name == "*!":
+            both = self._named(args[0]), self._named(args[1])
+            if self._fail is not None:
+                self._check(self._call("product_fails", both).text)
+            return self._call("times", both)
+        if name == "unscaled":
+            return _ValueText(f"float({args[0].text}) / float({args[1].text})", "float", False)
         if name == "%":
             divisor = self._named(args[1])
             self._check(f"{divisor} == 0")
@@ -288,6 +304,8 @@ class ExpressionPrinter:
             return self._key(args[0])
         if name == "to_float":
             return args[0]
+        if name == "to_decimal":
+            raise Unprintable("to_decimal() of floats")
         floats = [self._float(arg) for arg in args]
         if name in ("to_int", "to_number"):
             value = self._named(floats[0])
@@ -391,7 +409,8 @@ def _fails(expr: Apply) -> bool:
     """Whether the function can fail on some arguments of these types."""
     if expr.args[0].type == "float":
         return any(sign.may_fail_float for sign in FUNCTIONS.get(expr.function, ()))
-    return any(sign.may_fail for sign in FUNCTIONS.get(expr.function, ()))
+    known = FUNCTIONS.get(expr.function) or OF_SCALED.get(expr.function, ())
+    return any(sign.may_fail for sign in known)
 
 
 def _may_fail(expr: Expr) -> bool:

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.decimals import DIGITS, decimal_of, digits_after, scaled
+from gdatalog.decimals import DIGITS, LIMIT, decimal_of, digits_after, scaled
 from gdatalog.errors import DataError
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.places import DataPlace, shown
-from gdatalog.storage.table import Array
-
-LIMIT = 10**DIGITS
+from gdatalog.storage.table import Array, Column
 
 
 def as_int(value: Decimal) -> int | None:
@@ -85,10 +83,10 @@ def _odd(values: pa.Array, scale: int, place: DataPlace) -> DataError:
     return unfit(row, value, scale, place)
 
 
-def to_arrow(column: Array, scale: int) -> pa.Array:
+def to_arrow(column: Column, scale: int) -> pa.Array:
     """Scaled ints as decimal128, ints too."""
     halves = np.empty((len(column), 2), dtype=np.int64)
-    halves[:, 0] = column
+    halves[:, 0] = np.asarray(column)
     halves[:, 1] = halves[:, 0] >> 63
     kind = pa.decimal128(DIGITS if scale else DIGITS + 1, scale)
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(halves)])

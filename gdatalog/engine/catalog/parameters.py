@@ -89,7 +89,8 @@ class GivenList:
             size = 10 ** (scale_of(kind) - scale_of(self.kind))
             counts = np.asarray(self.column, dtype=np.int64)
             # others are beyond all decimals of this type
-            return counts[np.abs(counts) < 10**DIGITS // size] * size
+            fitting: Array = counts[np.abs(counts) < 10**DIGITS // size] * size
+            return fitting
         if self.kind == "date" and kind == "timestamp":
             from gdatalog.storage.column_arrays import moments
 

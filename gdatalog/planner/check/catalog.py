@@ -49,7 +49,7 @@ class Declarations:
     types: dict[str, TypeName] = field(default_factory=dict)
     directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
-    decimals: bool = False  # whether an expression makes decimals
+    decimals: bool = False  # whether there are decimals: in columns, or made by expressions
 
 
 def show_schema(schema: Schema) -> str:

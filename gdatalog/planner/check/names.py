@@ -362,6 +362,7 @@ class NameResolution:
         if name in ("min", "max") and len(args) == 1:
             self._not_here(call)
         elif name in FUNCTIONS:
+            self.catalog.decimals |= name == "to_decimal"
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self._function_arity(call, name)
         elif name in AGGREGATES or name in GENERATORS or name == "distinct":

@@ -9,26 +9,31 @@ one mistake is one error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gdatalog.decimals import DECIMALS, decimal_of, digits_after, scale_of, scaled
+from gdatalog.decimals import (
+    DECIMALS,
+    DIGITS,
+    decimal_type,
+    scale_of,
+)
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.literals import decimals_of, is_flexible
 from gdatalog.planner.check.statements import with_type
-from gdatalog.planner.check.walk import rebuild
+from gdatalog.planner.check.walk import conjunction, rebuild
 from gdatalog.planner.check.wording import either, own_name, show
 from gdatalog.records import dataclass, field
-from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
+from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
 
 BIT = {name: 1 << at for at, name in enumerate(TYPES)}
 ALL = (1 << len(TYPES)) - 1
 INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
 NUMBER = INT | FLOAT
-_DECIMALS = frozenset(DECIMALS)
 DECIMAL = sum([BIT[name] for name in DECIMALS])
 TIMESTAMP = BIT["timestamp"]
 MOMENT = TIMESTAMP | BIT["date"]
@@ -37,7 +42,7 @@ LITERALS = (INT | TIMESTAMP, FLOAT)
 _ONLY: dict[int, TypeName] = {bit: name for name, bit in BIT.items()}
 
 
-def mask_of(types: frozenset[str]) -> int:
+def mask_of(types: Iterable[str]) -> int:
     return sum([BIT[name] for name in types])
 
 
@@ -164,6 +169,8 @@ _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["fl
 class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
 
+    decimals = False  # whether values may be decimals (`decimal_types.py`)
+
     def __init__(
         self, catalog: Declarations, params: Mapping[str, ParamType], errors: list[Error]
     ) -> None:
@@ -181,11 +188,8 @@ class TypeInference:
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
         self.casts = False  # whether a rule has an `as`
-        # Whether a value may be a decimal.
-        self.decimals = catalog.decimals or not _DECIMALS.isdisjoint(params.values())
         for relation in catalog.relations.values():
             if relation.schema is not None:
-                self.decimals |= not _DECIMALS.isdisjoint(relation.schema.types)
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
                 self.columns[relation.name] = [
                     self.unifier.node(BIT[kind], why) for kind in relation.schema.types
@@ -287,11 +291,14 @@ class TypeInference:
             case s.Compare():
                 left, node = literal.first, self._expr(literal.first)
                 pairs = []
-                for op, right in literal.rest:
-                    pairs.append((left, node, right, self._expr(right), f"`{op}` compares"))
+                for _, right in literal.rest:
+                    pairs.append((left, node, right, self._expr(right)))
                     left, node = right, pairs[-1][3]
-                for pair in pairs:
-                    self._same(*pair)
+                for at, pair in enumerate(pairs):
+                    if self.decimals:
+                        self._compared(literal, at, *pair)
+                    else:
+                        self._same(*pair, f"`{literal.rest[at][0]}` compares")
             case s.Member():
                 self._all_same((literal.item, *literal.values), "`in` compares")
             case s.Distinct():
@@ -307,6 +314,15 @@ class TypeInference:
             case s.And() | s.Or():
                 for item in literal.items:
                     self._literal(item)
+
+    def _compared(
+        self, compare: s.Compare, at: int, left: s.Expr, one: int, right: s.Expr, other: int
+    ) -> None:
+        """Types the comparison at this place of a chain, where values may be decimals."""
+        raise NotImplementedError
+
+    def settle_operators(self) -> None:
+        """Types the operators that have waited for the types of their operands."""
 
     def _atom(self, atom: s.Atom) -> None:
         columns = self.columns.get(atom.name, ())
@@ -342,7 +358,7 @@ class TypeInference:
                     return self.unifier.node(BIT[kind], Why(expr.span, text))
                 mask = MOMENT if kind == "timestamp" else NUMBER if kind == "int" else FLOAT
                 if self.decimals:
-                    mask |= decimals_of(expr)
+                    mask |= mask_of(decimals_of(expr))
                 node = self.unifier.node(mask, Why(expr.span, text), literal=True)
                 self.literals.append(node)
                 return node
@@ -376,8 +392,9 @@ class TypeInference:
         if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
             return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
-            reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
-            self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
+            mask = self._known(NUMBER | DECIMAL)
+            reason, why = f"`{kind}` takes {words_of(mask)}", f"as what `{kind}` takes"
+            self._narrow(nodes[0], mask, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
@@ -388,7 +405,11 @@ class TypeInference:
         takes = f"`{kind}` takes"
         if kind in ("row_number", "rank", "dense_rank"):
             return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
-        masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
+        masks = {
+            "running_sum": (self._known(NUMBER | DECIMAL),),
+            "top": (INT,),
+            "string_agg": (BIT["symbol"],) * 2,
+        }
         for (arg, node), mask in zip(args, masks.get(kind, ()), strict=False):
             reason = f"{takes} {self.unifier.words(self.unifier.node(mask))}"
             self._narrow(node, mask, arg, reason, f"as an argument of `{kind}`")
@@ -397,12 +418,16 @@ class TypeInference:
             self._same(first, own, default, other, takes)
         return nodes[1] if kind == "top" else nodes[0]
 
+    def _known(self, mask: int) -> int:
+        """The types of a mask that the program may have."""
+        return mask if self.decimals else mask & ~DECIMAL
+
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
         signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
-            mask = mask_of(param if isinstance(param, frozenset) else param[1])
+            mask = self._known(mask_of(param if isinstance(param, frozenset) else param[1]))
             reason = f"`{call.name}` takes {self.unifier.words(self.unifier.node(mask))}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
@@ -410,10 +435,25 @@ class TypeInference:
                     shared, first = node, arg
                 else:
                     self._same(first, shared, arg, node, f"`{call.name}` takes")
+        if signature.result == "decimal":
+            return self._made_decimal(call)
         if signature.result in BIT:
             why = Why(call.span, f"as the result of `{call.name}`")
             return self.unifier.node(BIT[signature.result], why)
         return self.unifier.node() if shared is None else shared
+
+    def _made_decimal(self, call: s.FunctionCall) -> int:
+        """The node of `to_decimal(x, 2)`."""
+        digits = call.args[1]
+        if not isinstance(digits, s.Const) or not 0 <= int(digits.value) <= DIGITS:
+            message = (
+                f"`to_decimal` takes the digits after the point as a number from 0 to {DIGITS}"
+            )
+            hint = "as in to_decimal(x, 2)"
+            self.errors.append(TypeMismatchError(message, digits.span, hint=hint))
+            return self.unifier.node()
+        kind = decimal_type(int(digits.value))
+        return self.unifier.node(BIT[kind], Why(call.span, "as the result of `to_decimal`"))
 
     def _chain(self, chain: s.Chain) -> int:
         """A chain is typed as nested calls, from left to right. Messages name the last operand in
@@ -466,27 +506,28 @@ class TypeInference:
     def checked_rules(self) -> Iterator[CheckedRule]:
         """The rules with the types of their variables; literals of numbers become floats or
         decimals where needed, and literals of days dates."""
-        for rule, variables, literals in self.seen:
+        for number, (rule, variables, literals) in enumerate(self.seen):
             types = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
             meant = [self.unifier.settled(node) or "int" for node in literals]
             body, head = rule.body, rule.head
-            if self.casts or not {"int", "timestamp"}.issuperset(meant):
+            if self.casts or self.decimals or not {"int", "timestamp"}.issuperset(meant):
                 turn = iter(meant)
-                body = None if body is None else self._rewrite(body, turn)
-                head = self._rewrite(head, turn)
+                body = None if body is None else self._rewrite(body, turn, number)
+                head = self._rewrite(head, turn, number)
             yield CheckedRule(head, body, types, rule.span)
 
-    def _rewrite(self, node: Any, turned: Iterator[TypeName]) -> Any:
+    def _rewrite(self, node: Any, turned: Iterator[TypeName], rule: int) -> Any:
         """The node without `as`; `turned` has the types that its flexible literals stand for."""
         match node:
             case s.Const() | s.Values() if is_flexible(node, self.decimals):
                 return with_type(node, next(turned))
             case s.Cast(operand):
-                return self._rewrite(operand, turned)
-            case _:
-                return rebuild(node, lambda part: self._rewrite(part, turned))
+                return self._rewrite(operand, turned, rule)
+            case s.And(items):
+                return conjunction([self._rewrite(item, turned, rule) for item in items], node.span)
+        return rebuild(node, lambda part: self._rewrite(part, turned, rule))
 
     def column_types(self, relation: str) -> list[TypeName | None]:
         """The types of a relation's columns; None if nothing determines one."""
@@ -515,6 +556,10 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
         return f'in quotes it is a text: `"{written}"`'
     if words in ("int", "float") and not mask & ~DECIMAL and not written.strip("-.0123456789"):
         return f"{words_of(mask)} has other digits: round it, or declare more"
+    if words.startswith("decimal") and mask & (FLOAT | INT):
+        return f"`to_{'float' if mask & FLOAT else 'int'}(...)` makes {words_of(mask)} of a decimal"
+    if mask & DECIMAL and mask in _ONLY and words in ("symbol", "int", "float", *DECIMALS):
+        return f"`to_decimal(..., {scale_of(_ONLY[mask])})` makes a {_ONLY[mask]} of it"
     if words == "int" and mask == BIT["float"]:
         return "`to_float(...)` makes a float of an int"
     if words == "float" and mask == INT:
@@ -529,30 +574,3 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
     if words in ("int", "float") and mask == BIT["symbol"]:
         return "`to_string(...)` makes a text of a number"
     return None
-
-
-def is_flexible(literal: s.Const | s.Values, decimals: bool) -> bool:
-    """Whether a literal may stand for several types: an int, a day, or a float in a program with
-    decimals."""
-    if literal.type == "timestamp":
-        return not any(int(value) % DAY for value in _values(literal))
-    return literal.type == "int" or (decimals and literal.type == "float")
-
-
-def decimals_of(literal: s.Const | s.Values) -> int:
-    """The decimals that have all digits of literals of numbers."""
-    if literal.type not in ("int", "float"):
-        return 0
-    found = [decimal_of(value) for value in _values(literal)]
-    if not all(value.is_finite() for value in found):
-        return 0
-    least, most = max(map(digits_after, found)), max(map(abs, found))
-    fits = (
-        scale_of(kind) >= least and scaled(most, scale_of(kind), rounded=True) is not None
-        for kind in DECIMALS
-    )
-    return sum([BIT[kind] for kind, fit in zip(DECIMALS, fits, strict=True) if fit])
-
-
-def _values(literal: s.Const | s.Values) -> tuple[Any, ...]:
-    return (literal.value,) if isinstance(literal, s.Const) else literal.values
