@@ -14,13 +14,15 @@ import numpy as np
 
 from gdatalog.codegen import function_names, native
 from gdatalog.cpu_ops.expressions import Scope, evaluate, test
-from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
+from gdatalog.plan.functions import FUNCTIONS, OF_SCALED, Signature
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
-from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, Value
+from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, TYPE_NAMES, Value
 
 DAY = 86_400_000_000_000
+DECIMAL, MOST = "decimal(18,2)", 10**18 - 1  # one of all decimals, its greatest scaled int
+TYPES = (*TYPE_NAMES, DECIMAL)
 HUGE = 1.7976931348623157e308
 VALUES: dict[str, Sequence[Any]] = {
     "int": (
@@ -44,21 +46,27 @@ VALUES: dict[str, Sequence[Any]] = {
     ),
     "date": (0, 1, -1, 31, 58, 59, 365, 789, 11_016, -25_508, FIRST_DAY, FIRST_DAY + 1, LAST_DAY),
     "duration": (0, 1, -1, DAY, -DAY, 10**9, 10**9 - 1, -(10**9) - 1, INT_MIN, INT_MAX),
+    DECIMAL: (0, 1, -1, 5, -50, 110, 10**9, -(10**9), 10**9 - 1, MOST, -MOST, MOST // 2, MOST - 1),
 }  # fmt: skip
 PATTERNS = ("a.*", "[[:digit:]]+", "", "[", "(", ".", "é|日.")
-LETTERS = {kind: "u" if kind == "duration" else kind[0] for kind in TYPES}
+LETTERS = {kind: {"duration": "u", DECIMAL: "e"}.get(kind, kind[0]) for kind in TYPES}
 VARIABLES = {f"{LETTERS[kind]}{at}": kind for kind in TYPES for at in (1, 2)}
 PARAMS: dict[str, Value] = {
     "int": 3, "float": 0.25, "symbol": "ab", "bool": True, "timestamp": 59 * DAY, "date": 59,
-    "duration": DAY,
+    "duration": DAY, DECIMAL: 110,
 }  # fmt: skip
 
 _COMPARISON = Signature((("a", frozenset(TYPES)),) * 2, "bool")
 LANGUAGE: dict[str, tuple[Signature, ...]] = {
     **FUNCTIONS,
     **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), (_COMPARISON,)),
+    # of scaled ints, and of scaled ints and any ints
+    **dict.fromkeys(OF_SCALED, (Signature((("a", frozenset({DECIMAL})),) * 2, "a"),)),
+    "*!": (Signature((frozenset({DECIMAL}), frozenset({"int", DECIMAL})), DECIMAL),),
     **dict.fromkeys(("!match", "match?", "!match?"), FUNCTIONS["match"]),
 }
+# Of decimals, the planner makes others of these.
+LOWERED = {*"+*/-", "floor", "ceil", "to_int", "to_number", "to_float", "to_decimal"}
 INEXACT = {"exp", "log", "^"}  # on floats: the last bit is the processor's
 
 
@@ -66,12 +74,12 @@ def typings() -> list[tuple[str, tuple[str, ...], str]]:
     """Every function with every choice of its arguments' types, and its result's."""
     found = []
     for name, signatures in LANGUAGE.items():
-        for signature in signatures:
+        for signature in signatures if name != "to_decimal" else ():
             count = len(signature.params) + (1 if signature.variadic else 0)
             for letter in TYPES:
                 for free in TYPES:
                     kinds = [_kind(signature, at, letter, free) for at in range(count)]
-                    if None not in kinds:
+                    if None not in kinds and not (name in LOWERED and DECIMAL in kinds):
                         result = letter if signature.result == "a" else signature.result
                         found.append((name, tuple(map(str, kinds)), result))
     return list(dict.fromkeys(found))

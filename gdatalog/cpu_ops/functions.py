@@ -263,7 +263,8 @@ class Functions:
     def _rounded(self, a: Array, tens: Array) -> Array:
         """Halves away from zero."""
         size = (self.xp.abs(a) + tens // 2) // tens
-        return self.xp.where(a < 0, -size, size)
+        found: Array = self.xp.where(a < 0, -size, size)
+        return found
 
     def _scaled(self, a: Array, tens: Array) -> Outcome:
         xp = self.xp

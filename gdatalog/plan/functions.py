@@ -93,7 +93,8 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
 }
 
 # What the planner makes of functions of decimals (`planner/decimals.py`).
-OF_SCALED = {**dict.fromkeys(("+!", "-!", "*!"), _CHECKED)}
+OF_SCALED = dict.fromkeys(("+!", "-!", "*!"), _CHECKED)
+SIGNATURES = FUNCTIONS | OF_SCALED
 
 # Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, OF_SCALED
+from gdatalog.plan.functions import FUNCTIONS, SIGNATURES
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -339,7 +339,7 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    for signature in FUNCTIONS.get(expr.function) or OF_SCALED.get(expr.function, ()):
+    for signature in SIGNATURES.get(expr.function, ()):
         if signature.accepts(len(expr.args)):
             if expr.args[0].type == "float":
                 return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE

@@ -24,7 +24,7 @@ from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.decimals import LIMIT
-from gdatalog.plan.functions import FUNCTIONS, OF_SCALED
+from gdatalog.plan.functions import SIGNATURES
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
@@ -408,9 +408,8 @@ def _is_fixed(expr: Expr) -> bool:
 def _fails(expr: Apply) -> bool:
     """Whether the function can fail on some arguments of these types."""
     if expr.args[0].type == "float":
-        return any(sign.may_fail_float for sign in FUNCTIONS.get(expr.function, ()))
-    known = FUNCTIONS.get(expr.function) or OF_SCALED.get(expr.function, ())
-    return any(sign.may_fail for sign in known)
+        return any(sign.may_fail_float for sign in SIGNATURES.get(expr.function, ()))
+    return any(sign.may_fail for sign in SIGNATURES.get(expr.function, ()))
 
 
 def _may_fail(expr: Expr) -> bool:

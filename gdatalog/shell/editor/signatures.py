@@ -38,7 +38,10 @@ def _shape(of: functions.Signature) -> str:
 def _kind(types: frozenset[str]) -> str:
     if types == functions.ANY:
         return "any"
-    return "number" if types == functions.NUMBERS else "|".join(sorted(types))
+    if types >= functions.DECIMAL:
+        types = types - functions.DECIMAL | {"decimal"}
+    number = types - {"decimal"} == functions.NUMBERS
+    return "number" if number else "|".join(sorted(types))
 
 
 def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:
