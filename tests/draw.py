@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Program, Rule
-from tests.draw_rules import GROUPS, TESTS, Drawing, Profile
+from tests.draw_rules import DECIMAL, GROUPS, TESTS, Drawing, Profile
 from tests.oracle_values import Value
 
 
@@ -85,12 +85,12 @@ PROFILES = {
         fewest=2,
     ),
     "aggregate": Profile(
-        types=("int", "int", "float", "symbol"),
+        types=("int", "int", "float", "symbol", DECIMAL),
         atoms=3,
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp", "date"),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date", DECIMAL),
         features=frozenset(
             {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from gdatalog.decimals import scale_of
 from gdatalog.parser.syntax import (
     Atom,
     Cast,
@@ -49,7 +50,18 @@ from tests.oracle_heads import (
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
-from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
+from tests.oracle_values import (
+    COMPARE,
+    Failure,
+    Ts,
+    Value,
+    Void,
+    aggregate,
+    apply,
+    as_decimal,
+    clean,
+    subtract,
+)
 from tests.oracle_values import add as plus
 
 OK, POISON, VOID = 0, 1, 2
@@ -264,7 +276,7 @@ class Oracle:
             return aggregate(arg.name, rows)
         if isinstance(arg, FunctionCall):
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
-        if isinstance(arg, Cast):
+        if isinstance(arg, Cast) and not scale_of(arg.type_name):
             return self.head_value(arg.operand, group, envs)
         return self.value(arg, group)
 
@@ -432,8 +444,9 @@ class Oracle:
                 if env[name] is FAILED:
                     raise Failure("an expression failed")
                 return env[name]
-            case Cast(operand):
-                return self.value(operand, env)
+            case Cast(operand, kind):
+                found, scale = self.value(operand, env), scale_of(kind)
+                return as_decimal(found, scale) if scale else found
             case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")

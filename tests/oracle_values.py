@@ -10,10 +10,12 @@ One entry for each function of the language.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 
 SIGN = 1 << 63
 MODULUS = 1 << 64
@@ -37,7 +39,7 @@ class Ts:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
 
 
-Value = int | float | str | bool | Ts
+Value = int | float | str | bool | Ts | Decimal
 
 
 def wrap(number: int) -> int:
@@ -59,6 +61,30 @@ def clean(number: float) -> float:
     return number + 0.0
 
 
+def exact(number: Decimal) -> Decimal:
+    """The decimal, if it has no more than 18 digits."""
+    if len(number.as_tuple().digits) > 18:
+        raise Failure("too many digits")
+    return number
+
+
+def as_decimal(number, scale):
+    """`as(x, decimal(18, 2))` of a literal, and `to_decimal(x, 2)`."""
+    with localcontext(_DIGITS):
+        return exact(Decimal(str(number)).quantize(Decimal(1).scaleb(-scale)))
+
+
+def of_decimals(function: Callable[..., Decimal], *numbers):
+    """What a function gives if one of the numbers is a decimal; None if none is."""
+    if not any(isinstance(number, Decimal) for number in numbers):
+        return None
+    with localcontext(_DIGITS):
+        return exact(function(*numbers))
+
+
+_DIGITS = Context(prec=60, rounding=ROUND_HALF_UP)
+
+
 def both_int(a: Value, b: Value) -> bool:
     return isinstance(a, int) and isinstance(b, int)
 
@@ -66,16 +92,25 @@ def both_int(a: Value, b: Value) -> bool:
 def add(a, b):
     if isinstance(a, str):
         return a + b
+    found = of_decimals(operator.add, a, b)
+    if found is not None:
+        return found
     return wrap(a + b) if both_int(a, b) else clean(a + b)
 
 
 def subtract(a, *rest):
     if not rest:
-        return wrap(-a) if isinstance(a, int) else clean(-a)
+        return -a if isinstance(a, Decimal) else wrap(-a) if isinstance(a, int) else clean(-a)
+    found = of_decimals(operator.sub, a, rest[0])
+    if found is not None:
+        return found
     return wrap(a - rest[0]) if both_int(a, rest[0]) else clean(a - rest[0])
 
 
 def multiply(a, b):
+    found = of_decimals(operator.mul, a, b)
+    if found is not None:
+        return found
     return wrap(a * b) if both_int(a, b) else clean(a * b)
 
 
@@ -83,7 +118,7 @@ def divide(a, b):
     if b == 0:
         raise Failure("division by zero")
     if not both_int(a, b):
-        return clean(a / b)
+        return clean(float(a) / float(b))
     quotient = abs(a) // abs(b)
     return whole(quotient if (a < 0) == (b < 0) else -quotient)
 
@@ -91,6 +126,9 @@ def divide(a, b):
 def remainder(a, b):
     if b == 0:
         raise Failure("division by zero")
+    found = of_decimals(operator.mod, a, b)
+    if found is not None:
+        return found
     if not both_int(a, b):
         if math.isinf(a):
             raise Failure("NaN")
@@ -143,6 +181,8 @@ def logical_not(a):
 
 
 def absolute(a):
+    if isinstance(a, Decimal):
+        return abs(a)
     return wrap(abs(a)) if isinstance(a, int) else clean(abs(a))
 
 
@@ -166,7 +206,12 @@ def logarithm(a):
 
 
 def rounding(how: Callable[[float], int]):
-    return lambda a: a if math.isinf(a) else clean(float(how(a)))
+    def rounded(a):
+        if isinstance(a, Decimal):  # as many digits after the point
+            return of_decimals(lambda x: Decimal(how(x)).quantize(x), a)
+        return a if math.isinf(a) else clean(float(how(a)))
+
+    return rounded
 
 
 def to_int(a):
@@ -178,7 +223,7 @@ def to_int(a):
         if re.fullmatch(r"[+-]?[0-9]+", a) is None:
             raise Failure("not a number")
         a = int(a)
-    if isinstance(a, float):
+    if isinstance(a, float | Decimal):
         if math.isinf(a):
             raise Failure("not an integer")
         a = math.trunc(a)
@@ -204,6 +249,8 @@ def to_string(a):
         if fraction:
             return f"{text}.{fraction:09}".rstrip("0")
         return text.removesuffix("T00:00:00")
+    if isinstance(a, Decimal):
+        return f"{a:f}"
     return a if isinstance(a, str) else repr(a)
 
 
@@ -259,6 +306,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "to_int": to_int,
     "to_float": to_float,
     "to_number": to_int,
+    "to_decimal": as_decimal,
     "to_string": to_string,
     # Only the order of `ord` is said, and a value keeps its own.
     "ord": lambda a: a,
@@ -305,9 +353,12 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
         return len(set(rows))
     values = [row[0] for row in rows]
     if kind in ("sum", "mean"):
-        total = sum(values)
+        with localcontext(_DIGITS):
+            total = sum(values)
         if isinstance(total, float):
             total = clean(total)
+        elif isinstance(total, Decimal):
+            total = exact(total) if kind == "sum" else float(total)
         elif kind == "sum" and not -SIGN <= total < SIGN:
             raise Failure("a sum overflows")
         if kind == "sum":

@@ -206,7 +206,9 @@ def length(start: int, stop: int, step: int) -> int:
 @pytest.mark.parametrize("name", OF_SCALED)
 def test_scaled_ints(name: str) -> None:
     keys = [*VALUES[DECIMAL], 49, 50, 51, -49, -50, -51, 149, 150]
-    a, b = (np.array(each) for each in zip(*product(keys, [10**at for at in range(19)]), strict=True))
+    a, b = (
+        np.array(each) for each in zip(*product(keys, [10**at for at in range(19)]), strict=True)
+    )
     expected, fine = wanted(name, DECIMAL, name, a, b)
     assert fine.all()
     assert done(name, "i64", np.int64, a, b).tolist() == expected.tolist()
