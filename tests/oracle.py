@@ -444,6 +444,8 @@ class Oracle:
                 if env[name] is FAILED:
                     raise Failure("an expression failed")
                 return env[name]
+            case Cast(Const(_, value), kind) if scale_of(kind):
+                return as_decimal(getattr(value, "text", value), scale_of(kind))
             case Cast(operand, kind):
                 found, scale = self.value(operand, env), scale_of(kind)
                 return as_decimal(found, scale) if scale else found

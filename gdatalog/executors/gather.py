@@ -460,12 +460,11 @@ class Gathering:
 
         def error_of(row: int, of: str) -> EvaluationError:
             exact = (int(high[row]) << 32) + int(low[row])
-            scale = scale_of(spec.type)
-            message = f"the sum {exact} does not fit into 64 bits{of}"
-            if scale:
-                message = (
-                    f"the sum {decimal_to_text(exact, scale)} has more than {DIGITS} digits{of}"
-                )
+            total, room = str(exact), "does not fit into 64 bits"
+            if scale_of(spec.type):
+                total = decimal_to_text(exact, scale_of(spec.type))
+                room = f"has more than {DIGITS} digits"
+            message = f"the sum {total} {room}{of}"
             return EvaluationError(
                 message, spec.span, hint="sum floats instead: `sum(to_float(x))`"
             )

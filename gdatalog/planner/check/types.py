@@ -557,7 +557,8 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
     if words in ("int", "float") and not mask & ~DECIMAL and not written.strip("-.0123456789"):
         return f"{words_of(mask)} has other digits: round it, or declare more"
     if words.startswith("decimal") and mask & (FLOAT | INT):
-        return f"`to_{'float' if mask & FLOAT else 'int'}(...)` makes {words_of(mask)} of a decimal"
+        made = "a float" if mask & FLOAT else "an int"
+        return f"`to_{made.split()[1]}(...)` makes {made} of a decimal"
     if mask & DECIMAL and mask in _ONLY and words in ("symbol", "int", "float", *DECIMALS):
         return f"`to_decimal(..., {scale_of(_ONLY[mask])})` makes a {_ONLY[mask]} of it"
     if words == "int" and mask == BIT["float"]:
