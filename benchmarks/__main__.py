@@ -31,6 +31,7 @@ SUITES = (
     "foreign_keys",
     "social_network",
     "scans",
+    "windows",
     "sparse_keys",
     "cores",
     "first",

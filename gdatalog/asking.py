@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from operator import is_
 from typing import Any
@@ -19,8 +19,7 @@ from gdatalog.relations import AnswerPart
 from gdatalog.result import Result
 from gdatalog.session import Session
 from gdatalog.settings import Settings
-from gdatalog.storage.kinds import Kinds
-from gdatalog.values import ParamType, TypeName, Value
+from gdatalog.values import ParamType, Value
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
 MOST_QUERIES = 256  # queries that are remembered with a catalog
@@ -73,9 +72,9 @@ def _fits(session: Session, text: SharedText, params: Mapping[str, Any]) -> bool
     return fits
 
 
-def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName], Kinds]:
+def _columns(compiled: Compiled) -> tuple[Any, ...]:
     schema = compiled.checked.schemas[compiled.asked]
-    return schema.columns, schema.types, schema.kinds
+    return schema.columns, schema.types, schema.kinds, schema.nullable
 
 
 def ask(
@@ -101,8 +100,9 @@ def ask(
     name = execution.asked()
     part = AnswerPart.of(execution.compiled.cut, execution.params, limit)
     relation = execution.relation(name, *part.needs(max_rows))
-    relation = relation.of_kinds(execution.checked.schemas[name].kinds)
-    result = part.of_result(Result(relation, session.symbols))
+    schema = execution.checked.schemas[name]
+    relation = relation.of_kinds(schema.kinds, schema.nullable)
+    result = part.of_result(Result.of(relation, session.symbols))
     if warns:
         session.tell(execution, params)
     else:
@@ -175,5 +175,6 @@ def _answer(
     if relation is None:
         return None
     cautions, compiled = context.scope.cautions.values(), bound.compiled
-    relation = relation.of_kinds(compiled.checked.schemas[compiled.asked].kinds)
-    return part.of_result(Result(relation, session.symbols)), cautions
+    schema = compiled.checked.schemas[compiled.asked]
+    relation = relation.of_kinds(schema.kinds, schema.nullable)
+    return part.of_result(Result.of(relation, session.symbols)), cautions

@@ -18,6 +18,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.summary import summary_of
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
+from gdatalog.values import type_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,38 +171,39 @@ class Conversions:
         return network_of(self.table(), None if nodes is None else nodes.table(), directed)
 
     def describe(self) -> pd.DataFrame:
-        """A summary of the columns: a row for each, with its type, the dtype that `df()` gives it,
-        the number of rows and of distinct values, and the least and the greatest value (None if
-        there are no rows). Texts are compared by code points.
+        """A summary of the columns: a row for each, with its type (`int?` if it may hold nulls),
+        the dtype that `df()` gives it, the numbers of rows, of nulls and of distinct values, and
+        the least and the greatest value (None if there is none). Texts are compared by code points.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
         >>> db.load("E", [(1, 31), (2, 27), (3, 27)], columns=["id", "km"])
         >>> print(db["E"].describe())
-          column type  dtype  rows  distinct least greatest
-        0     id  int  int64     3         3     1        3
-        1     km  int  int64     3         2    27       31
+          column type  dtype  rows  nulls  distinct least greatest
+        0     id  int  int64     3      0         3     1        3
+        1     km  int  int64     3      0         2    27       31
         """
         import pandas as pd
 
         from gdatalog.storage.export import dtypes_of, to_rows
 
-        distinct, ends = self._summary()
+        nulls, distinct, ends = self._summary()
         rows = to_rows(ends) or [(None,) * len(distinct)]
         return pd.DataFrame(
             {
                 "column": list(self.columns),
-                "type": list(self.dtypes),
+                "type": type_texts(self.dtypes, self._relation.nullable),
                 "dtype": dtypes_of(ends),
                 "rows": np.full(len(distinct), len(self)),
+                "nulls": np.array(nulls, dtype=np.int64),
                 "distinct": np.array(distinct, dtype=np.int64),
                 "least": pd.Series(list(rows[0]), dtype=object),
                 "greatest": pd.Series(list(rows[-1]), dtype=object),
             }
         )
 
-    def _summary(self) -> tuple[list[int], Table]:
-        """The number of distinct values of each column; and a table of two rows, the least and the
-        greatest values, or of none."""
+    def _summary(self) -> tuple[list[int], list[int], Table]:
+        """The numbers of nulls and of distinct values of each column; and a table of two rows, the
+        least and the greatest values, or of none."""
         found = partial(summary_of, self._relation, self._rows(), self._symbols)
         return cancellable(len(self), found)

@@ -37,9 +37,10 @@ class DataCalls:
         *,
         columns: Sequence[str] | None = None,
         header: bool | None = None,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
+        null: str | None = None,
         fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
+        row_id: str | bool | None = None,
         nodes: str | None = None,
         tuples: bool = False,
         on_progress: OnProgress | None = None,
@@ -61,11 +62,15 @@ class DataCalls:
         its names, and by position where it has none of them; anything in between is an error.
         `header` says whether the first line of a text file holds names; else the types decide.
 
-        A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
-        many; `fill` gives values for them, by column.
+        Missing values become nulls: those of pandas (NaN, NaT, None), Arrow and polars, None, and
+        empty cells of text files, but for columns of texts. `nulls="drop"` drops rows with missing
+        values and warns how many, `nulls="error"` refuses them; `fill` gives values for them, by
+        column. `null` is a word of a text file that stands for a null, such as "NA".
 
-        A relation is a set: duplicate rows become one, with a warning. `row_id` adds a column of
-        row numbers in front, which keeps all rows.
+        A relation is a set: duplicate rows become one, with a warning; with the setting
+        `duplicates="error"` they are an error. `row_id=True` keeps all rows: it adds a last column
+        of row numbers, `row_id`, which atoms and answers leave out unless they name it.
+        `row_id="id"` adds a column with this name in front.
 
         A networkx graph gives its edges, in both directions if it is undirected, with the
         attributes that a third and further `columns` are named after. `nodes` is the name of
@@ -82,19 +87,23 @@ class DataCalls:
         >>> db["E"].columns
         ('src', 'dst')
         """
-        both = nodes is not None
-        options = LoadOptions(
-            columns,
-            header,
-            nulls,
-            {} if fill is None else fill,
-            row_id,
-            tuples=tuples,
-            with_nodes=both,
-        )
-        parts = {plain(name): (data, checked(options))}
-        if both or tuples:
-            parts = self._of_graph(plain(name), plain(nodes), *parts[plain(name)])
+        fill = {} if fill is None else fill
+        options = LoadOptions(columns, header, nulls, null, fill, row_id, tuples=tuples)
+        self._load(plain(name), data, checked(options), plain(nodes), on_progress)
+
+    def _load(
+        self,
+        name: str,
+        data: Any,
+        options: LoadOptions,
+        nodes: str | None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """As `load`, with options that were checked."""
+        parts = {name: (data, options)}
+        if nodes is not None or options.tuples:
+            options = replace(options, with_nodes=nodes is not None)
+            parts = self._of_graph(name, nodes, data, options)
         found = {}
         with self.call(on_progress), self.workspace.rollback():
             for name, (part, own) in parts.items():
@@ -137,9 +146,9 @@ class DataCalls:
         name: str,
         rows: Any,
         *,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
         fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
+        row_id: str | bool | None = None,
         on_progress: OnProgress | None = None,
     ) -> Inserted:
         """Add rows to a relation. If there is no such relation, create it.
@@ -147,8 +156,8 @@ class DataCalls:
         If the relation has rules, the rows are base facts beside those that the rules derive, and
         the returned value says so, beside the numbers of new rows (`rows`) and of rows that were
         `known`. Columns match, and missing values are dropped or filled, as in
-        `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
-        loading, as in `query`.
+        `load`; `row_id` continues from the greatest number, as hidden row numbers always do.
+        `on_progress` gets the progress of loading, as in `query`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -168,9 +177,9 @@ class DataCalls:
         self,
         name: str,
         *,
-        nulls: Nulls = "error",
+        nulls: Nulls = "keep",
         fill: Mapping[str, Any] | None = None,
-        row_id: str | None = None,
+        row_id: str | bool | None = None,
     ) -> Inserter:
         """Prepare inserts into a relation: a function of the rows, with the options of `insert`.
 
@@ -182,7 +191,7 @@ class DataCalls:
         """
         from gdatalog.prepared import Inserter
 
-        options = LoadOptions(None, None, nulls, {} if fill is None else fill, row_id)
+        options = LoadOptions(None, None, nulls, None, {} if fill is None else fill, row_id)
         return Inserter(self.workspace, self.call, plain(name), options)
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gdatalog.account import Accounts
 from gdatalog.cancellation import OBJECT, Watch, cancellable, current_watch
-from gdatalog.engine.context import Cluster, Wanted
+from gdatalog.engine.context import Cluster, Wanted, loaded_afar
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.facts.files import Files, all_readable
@@ -96,9 +96,11 @@ class Loader:
             return None
         current_watch().poll()
         found = relation_of_few(data, declared.columns, declared.types, self.symbols)
-        if found is not None and options.findings is not None:
+        if found is None:
+            return None
+        if options.findings is not None:
             options.findings.count(len(data), found.length)
-        return found
+        return found.of_kinds((), declared.nullable)
 
     def _afar(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
@@ -110,4 +112,4 @@ class Loader:
         forced = self.spread == "partition"
         wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
         with self.watch.work("loading", name):
-            return self.cluster.load(data, wanted, self.symbols)
+            return loaded_afar(self.cluster, data, wanted, self.symbols)

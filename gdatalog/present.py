@@ -37,7 +37,11 @@ class ShownRows(Protocol):
     def _picked(self, n: int) -> tuple[Self, Self]: ...
 
 
-def _rows(result: ShownRows) -> list[list[str]]:
+NULL = "null"  # a missing value
+
+
+def _rows(result: ShownRows) -> list[list[str | None]]:
+    """The rows as texts; None for a null."""
     table = result.table()
     columns = [cell_texts(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -48,7 +52,8 @@ def text_rows(result: ShownRows) -> Iterator[list[str]]:
     for start in range(0, len(result), AT_ONCE):
         current_watch().poll()
         whole = len(result) <= AT_ONCE
-        yield from _rows(result if whole else result._part(start, start + AT_ONCE))
+        for row in _rows(result if whole else result._part(start, start + AT_ONCE)):
+            yield [NULL if cell is None else cell for cell in row]
 
 
 def box_lines(
@@ -151,12 +156,12 @@ def html(result: ShownRows, most: int) -> str:
 def html_table(
     names: Sequence[str],
     kinds: Sequence[str],
-    rows: Sequence[Sequence[str] | None],
+    rows: Sequence[Sequence[str | None] | None],
     *,
     types: bool = True,
 ) -> str:
-    """An HTML table with a header of names and `types`; a row of None is a gap. Numbers are
-    right-aligned.
+    """An HTML table with a header of names and `types`; a row of None is a gap, a cell of None a
+    null. Numbers are right-aligned.
 
     It sets no colours, so it follows the page's theme; notebooks style its class as data.
     """
@@ -171,13 +176,17 @@ def html_table(
         parts.append(f"<th{style}>{visible_html(name)}{below if types else ''}</th>")
     parts.append("</tr></thead><tbody>")
     for row in rows:
-        shown = (
-            ["…"] * len(styles) if row is None else [visible_html(_shortened(cell)) for cell in row]
-        )
+        shown = ["…"] * len(styles) if row is None else list(map(_html_cell, row))
         cells = zip(shown, styles, strict=True)
         parts.append(f"<tr>{''.join(f'<td{style}>{cell}</td>' for cell, style in cells)}</tr>")
     parts.append("</tbody></table>")
     return "".join(parts)
+
+
+def _html_cell(text: str | None) -> str:
+    return (
+        f'<span style="{FAINT}">{NULL}</span>' if text is None else visible_html(_shortened(text))
+    )
 
 
 def _shortened(text: str) -> str:

@@ -20,6 +20,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_order import completed
 from gdatalog.storage.table import Table
 from gdatalog.terminal_text import brief, visible
+from gdatalog.values import type_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +40,9 @@ def answer(
     query asks for; the limit does not apply to propositions, which have one row or none."""
     part = AnswerPart.of(cut, execution.params, limit)
     relation = execution.relation(name, *part.needs(max_rows))
-    kinds = execution.checked.schemas[name].kinds
-    return part.of_result(Result(relation.of_kinds(kinds), execution.context.scope.symbols))
+    schema = execution.checked.schemas[name]
+    relation = relation.of_kinds(schema.kinds, schema.nullable)
+    return part.of_result(Result.of(relation, execution.context.scope.symbols))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,9 @@ class RelationEntry:
         """The columns and their types, as `.decl` writes them."""
         if self.schema is None:
             return ""
-        pairs = zip(self.schema.columns, self.schema.types, strict=True)
+        schema = self.schema.as_shown()
+        types = type_texts(schema.types, schema.nullable)
+        pairs = zip(schema.columns, types, strict=True)
         return ", ".join(map(": ".join, pairs))
 
     def __str__(self) -> str:
@@ -177,9 +181,12 @@ def schema_frame(session: Session) -> pd.DataFrame:
             found.append((entry.name, None, None, None, None, "invalid"))
             continue
         names, types = schema.columns, schema.types
-        table = Table(names, types, tuple(map(empty_column, types)), 0, schema.kinds)
+        null = schema.nullable or (False,) * len(types)
+        columns = tuple(map(empty_column, types, null))
+        table = Table(names, types, columns, 0, schema.kinds, schema.nullable)
         length = rows.length if rows is not None and rows.counted else None
-        own: list[tuple[object, ...]] = list(zip(names, types, dtypes_of(table), strict=True))
+        told = type_texts(types, null)
+        own: list[tuple[object, ...]] = list(zip(names, told, dtypes_of(table), strict=True))
         found += [(entry.name, *column, length, entry.origin) for column in own or [(None,) * 3]]
     labels = ["relation", "column", "type", "dtype", "rows", "origin"]
     return pd.DataFrame(found, columns=labels).astype({"rows": "Int64"})

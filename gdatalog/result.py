@@ -15,6 +15,7 @@ from gdatalog.cancellation import cancellable
 from gdatalog.conversions import Conversions
 from gdatalog.errors import UsageError
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.kinds import shown_columns, tidy
 from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.on_device import DeviceStore, Lying
 from gdatalog.storage.ordered import first_rows, sorted_rows
@@ -59,6 +60,7 @@ class Result(Conversions):
 
     def __init__(self, relation: Relation, symbols: SymbolTable, rows: Rows | None = None) -> None:
         self._relation = relation
+        self._source = relation  # the same with hidden row numbers
         self._symbols = symbols
         self._held = rows  # in order, here or on a device; None: all rows of the relation
         self._whole = rows is None
@@ -67,6 +69,18 @@ class Result(Conversions):
         # The limit, if the answer has as many rows: there may be more.
         self.limit: int | None = None
         self.ordered = False  # whether a query has ordered the rows
+
+    @staticmethod
+    def of(relation: Relation, symbols: SymbolTable) -> Result:
+        """The rows of a relation, without hidden row numbers."""
+        kinds, nullable = relation.kinds, relation.nullable
+        if not kinds or (shown := shown_columns(kinds, len(kinds))) == len(kinds):
+            return Result(relation, symbols)
+        columns, types = relation.columns[:shown], relation.types[:shown]
+        own = Relation.empty(columns, types).of_kinds(tidy(kinds[:shown]), nullable[:shown])
+        made = Result(own, symbols, [block[:shown] for block in relation.blocks()])
+        made._source = relation
+        return made
 
     def __len__(self) -> int:
         if self._held is None:
@@ -113,14 +127,14 @@ class Result(Conversions):
         >>> len(db["path"].new)
         0
         """
-        relation = self._relation
+        relation = self._source
         if relation.news is None:
-            return Result(relation, self._symbols)
+            return Result.of(relation, self._symbols)
         if not relation.news:
             return self.head(0)
         first, *others = relation.news
-        news = first.joined(*others).renamed(relation.columns).of_kinds(relation.kinds)
-        return Result(news, self._symbols)
+        news = first.joined(*others).renamed(relation.columns)
+        return Result.of(news.of_kinds(relation.kinds, relation.nullable), self._symbols)
 
     def sorted(
         self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
@@ -149,14 +163,24 @@ class Result(Conversions):
             return self
         if device is not None and "symbol" not in relation.types:
             with device.use():
-                keys = turned(device.ops.concatenate(rows), order)
-                return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
+                how = order, relation.nullable
+                keys = device.ops.sort_rows(turned(device.ops.concatenate(rows), *how))
+                return self._with([turned_back(keys, *how)], device)
         if "symbol" not in relation.types and plain(order) and len(self) == relation.length:
-            return Result(relation, self._symbols, [relation.keys])
-        of = relation.types, self._symbols, order
-        few = first is not None and 2 * first < len(self)
-        found = first_rows(self._rows(), *of, first or 0) if few else sorted_rows(self._keys(), *of)
-        return Result(relation, self._symbols, [found])
+            return self._having([relation.keys])
+        null = relation.nullable
+        if self._source is not relation:  # rows may be equal: numbers tell them apart
+            rows = [(*_joined(self._rows()), np.arange(len(self)))]
+            order = [*order, (len(relation.types), False)]
+            null = null and (*null, False)
+        else:
+            rows = self._rows()
+        of = (*relation.types, "int")[: len(order)], self._symbols, order
+        if first is not None and 2 * first < len(self):
+            found = first_rows(rows, *of, first, null)
+        else:
+            found = sorted_rows(_joined(rows), *of, null)
+        return self._having([found[: len(relation.types)]])
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in their current order."""
@@ -202,8 +226,11 @@ class Result(Conversions):
             rows = device.brought([(block[at],) for block in blocks])
         else:
             rows = [(block[at],) for block in self._rows()]
+        nullable = self._relation.nullable[at : at + 1]
         (column,) = cancellable(
-            len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
+            len(self),
+            lambda: decode_blocks(rows, [kind], self._symbols, nullable=nullable),
+            "writing",
         )
         kinds = self._relation.kinds
         return numpy_column(kind, column, kinds[at] if kinds else None)
@@ -230,15 +257,15 @@ class Result(Conversions):
         blocks, _ = self._lying()
         return self._held.fetched() if isinstance(self._held, Lying) else blocks
 
-    def _keys(self) -> Columns:
-        """The keys of all rows; there is at least one."""
-        return tuple(map(np.asarray, concatenate(self._rows())))
-
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
         """A result of other rows of the same relation."""
-        rows = blocks if device is None else Lying(blocks, device)
-        made = Result(self._relation, self._symbols, rows)
+        made = self._having(blocks if device is None else Lying(blocks, device))
         made.ordered = self.ordered
+        return made
+
+    def _having(self, rows: Rows) -> Result:
+        made = Result(self._relation, self._symbols, rows)
+        made._source = self._source
         return made
 
     @property
@@ -251,10 +278,10 @@ class Result(Conversions):
         """The rows from `start` to `stop`."""
         far = self._far
         if far is not None:
-            return Result(self._relation, self._symbols, far.stretch(start, stop))
+            return self._having(far.stretch(start, stop))
         blocks, device = self._lying()
         if not self._relation.types:
-            return Result(self._relation, self._symbols, blocks[start:stop])
+            return self._having(blocks[start:stop])
         parts = []
         for block in blocks:
             size = len(block[0])
@@ -266,12 +293,13 @@ class Result(Conversions):
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
-        given = rows, relation.types, self._symbols, room
+        given = rows, relation.types, self._symbols, room, relation.nullable
         if count < cancellation.LATE:
             columns = decode_blocks(*given)
         else:
             columns = cancellable(count, lambda: decode_blocks(*given), "writing")
-        return Table(relation.columns, relation.types, columns, count, relation.kinds)
+        own = relation.kinds, relation.nullable
+        return Table(relation.columns, relation.types, columns, count, *own)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """The rows for a database with these symbols; not copied if they are its own."""
@@ -393,3 +421,8 @@ class Result(Conversions):
         if count <= n:
             return self, self.head(0)
         return self._part(0, (n + 1) // 2), self._part(count - n // 2, count)
+
+
+def _joined(blocks: Sequence[Columns]) -> Columns:
+    """The keys of all rows; there is at least one."""
+    return tuple(map(np.asarray, concatenate(blocks)))

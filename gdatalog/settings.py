@@ -17,6 +17,7 @@ Dedup = Literal["auto", "sort", "bitmap", "hash"]
 Intersect = Literal["auto", "leapfrog", "merge", "mark", "recode", "plain"]
 Lanes = Literal[0, 1, 2, 4, 8, 16, 32]
 HostIndexes = Literal["auto", "cells", "pages"]
+Duplicates = Literal["warn", "error"]
 Spreading = Literal["auto", "never", "replicate", "partition"]
 Seconds = float | None  # None: no limit
 Size = int | None  # bytes; None: the default
@@ -266,6 +267,11 @@ class Settings:
         "Run on the workers of a cluster: with a copy of each relation on each worker (replicate), "
         "or a part (partition).",
     ] = "auto"
+    duplicates: Annotated[
+        Duplicates,
+        "Equal rows in data that is loaded, inserted or read: dropped with a warning, or an error. "
+        "row_id=True keeps them.",
+    ] = "warn"
     thresholds: Thresholds = Thresholds()
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ Below every layer, beside `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ ParamType = TypeName | ListOf | None
 DAY = 86_400_000_000_000  # nanoseconds
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # the years 1 to 9999, counted from 1970-01-01
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+NULL = INT_MAX  # the key of a null: above all keys of values in a nullable column
 _LIST = re.compile(r"\?([{$][^#]*)#[0-9a-f]+'*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = re.compile(
@@ -245,6 +246,16 @@ def text_of_key(kind: TypeName) -> Callable[[int], str] | None:
     if scale_of(kind):
         return partial(decimal_to_text, scale=scale_of(kind))
     return TIME_TEXTS.get(kind)
+
+
+def type_texts(types: Sequence[str], nullable: Sequence[bool]) -> list[str]:
+    """Types as `.decl` writes them; `nullable`: of each, or empty for none.
+
+    >>> type_texts(("int", "float"), (True, False)), type_texts(("int",), ())
+    (['int?', 'float'], ['int'])
+    """
+    pairs = zip(types, nullable or [False] * len(types), strict=True)
+    return [f"{kind}?" if null else kind for kind, null in pairs]
 
 
 def constant_text(kind: TypeName, value: Value) -> str:

@@ -23,7 +23,7 @@ from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.untrusted import without_idle_texts
-from gdatalog.errors import Caution, NameResolutionError
+from gdatalog.errors import Caution, DataError, NameResolutionError, UsageError
 from gdatalog.loading import Loader
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import one_by_one
@@ -37,7 +37,7 @@ from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.session import Params, Session
-from gdatalog.storage.kinds import joined
+from gdatalog.storage.kinds import ROW_ID, either, joined, shown_columns
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.user_settings import changed
@@ -177,6 +177,7 @@ class Workspace(Session):
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
         findings = Findings()
         relation = self.relation_of(name, data, replace(options, findings=findings))
+        findings.check_duplicates(name, self.settings.duplicates)
         self.put(name, relation)
         return findings
 
@@ -212,17 +213,37 @@ class Workspace(Session):
             schema = self.execution(Program(())).checked.schemas.get(name)
         else:
             schema = None
-        if before is not None and options.row_id in before.columns and before.length:
-            ids = before.column(before.columns.index(options.row_id))
-            options = replace(options, first_row_id=int(ids.max()) + 1)
+        if before is not None:
+            options = _continued(name, options, before)
         more = self.relation_of(name, data, options, schema)
+        if options.findings is not None:
+            options.findings.check_duplicates(name, self.settings.duplicates)
         relation = more if before is None else extended(before, more)
         if before is not None:
-            relation = relation.of_kinds(joined(before.kinds, more.kinds, before.columns))
+            kinds = joined(before.kinds, more.kinds, before.columns)
+            nullable = either(before.nullable, more.nullable)
+            if nullable != before.nullable:
+                self._check_declared(name, nullable)
+            before.check_nullable(nullable)
+            more.check_nullable(nullable)
+            relation = relation.of_kinds(kinds, nullable)
         held = self._size_of_data(name)
         self.change(self.catalog.with_relation(name, relation), name)
         new = self._size_of_data(name) - held
         return new, more.length - new
+
+    def _check_declared(self, name: str, nullable: tuple[bool, ...]) -> None:
+        """Raises if rows with nulls are added to columns that are declared without nulls."""
+        schema = self._declared(name)
+        if schema is None:
+            return
+        own = schema.nullable or (False,) * schema.arity
+        for at, (null, declared) in enumerate(zip(nullable, own, strict=False)):
+            if null and not declared:
+                column, kind = schema.columns[at], schema.types[at]
+                message = f"{name}: a value of the column {column!r} is missing"
+                hint = f'declare it {column}: {kind}?; nulls="drop" drops such rows'
+                raise DataError(message, hint=hint)
 
     def _size_of_data(self, name: str) -> int:
         """The number of rows of a relation's data, and of its facts unless it has rules."""
@@ -328,3 +349,19 @@ class Workspace(Session):
         super().tell(execution, given)
         if execution.lasting:
             self.tell_invalid(execution.validity)
+
+
+def _continued(name: str, options: LoadOptions, before: Relation) -> LoadOptions:
+    """Options for rows that are added to these: their numbers follow. Hidden numbers are added
+    without being asked for."""
+    hidden = shown_columns(before.kinds, len(before.types)) < len(before.types)
+    if hidden and options.row_id is None:
+        options = replace(options, row_id=True)
+    elif options.row_id is True and not hidden:
+        message = f"{name} has no row ids, so that more rows cannot have any"
+        raise UsageError(message, hint=f'db.load("{name}", ..., row_id=True) loads rows with ids')
+    column = ROW_ID if options.row_id is True else options.row_id
+    if column not in before.columns or not before.length:
+        return options
+    ids = before.column(before.columns.index(column))
+    return replace(options, first_row_id=int(ids.max()) + 1)

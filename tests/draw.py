@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Program, Rule
-from tests.draw_rules import DECIMAL, GROUPS, TESTS, Drawing, Profile
+from tests.draw_rules import ALL, DECIMAL, GROUPS, TESTS, Drawing, Profile
 from tests.oracle_values import Value
 
 
@@ -90,9 +90,9 @@ PROFILES = {
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp", "date", DECIMAL),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date", "duration", DECIMAL),
         features=frozenset(
-            {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
+            {"compute", "if", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),
     ),
     # What SQL can say too: no recursion, nothing that fails.
@@ -102,6 +102,29 @@ PROFILES = {
         extremes=False,
     ),
 }
+
+
+# Nulls in the data, and what tests and replaces them; and with `optional` what makes more of them.
+NULLS = Profile(
+    types=("int", "int", "float", "symbol", "bool", "timestamp"),
+    features=ALL | {"null"},
+    extremes=False,  # the greatest int is the key of a null
+)
+OPTIONAL = Profile(
+    types=("int", "int", "symbol"),
+    arities=(1, 2, 2, 3),
+    atoms=3,
+    features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
+    extremes=False,
+)
+
+
+def null_programs() -> st.SearchStrategy[Drawn]:
+    return programs(NULLS)
+
+
+def optional_programs() -> st.SearchStrategy[Drawn]:
+    return programs(OPTIONAL)
 
 
 def graph_programs() -> st.SearchStrategy[Drawn]:

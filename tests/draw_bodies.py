@@ -26,6 +26,8 @@ from gdatalog.parser.syntax import (
     Literal,
     Member,
     Not,
+    Null,
+    Optional,
     Or,
     Var,
     Wildcard,
@@ -73,10 +75,15 @@ class Body:
         self.depth = 0  # of negations and aggregates around it
 
     def literal(self) -> Literal:
-        """The items in any order: the order means nothing."""
+        """The items in any order, which means nothing; optional bodies come after what binds
+        its variables."""
         if not self.items:
             return Compare(Const("int", 1), (("<", Const("int", 2)),))
-        items = self.drawing.shuffled(self.items)
+        last = next((at for at, i in enumerate(self.items) if isinstance(i, Optional)), None)
+        before, after = self.items[:last], [] if last is None else self.items[last:]
+        optional = [item for item in after if isinstance(item, Optional)]
+        tests = [item for item in after if not isinstance(item, Optional)]
+        items = [*self.drawing.shuffled(before), *optional, *self.drawing.shuffled(tests)]
         return _conjunction(items)
 
     def within(self, prefix: str) -> Body:
@@ -153,6 +160,15 @@ class Body:
         def part(of: str) -> Expr:
             return self.of_type(of, deeper)
 
+        if drawing.has("null", 15):
+            return FunctionCall("coalesce", (part(kind), part(kind)))
+        if drawing.has("if", 12):
+            of = self.some_type()
+            ops = EQUAL if of == "bool" else ORDER + EQUAL
+            test: Expr = FunctionCall(drawing.pick(ops), (part(of), part(of)))
+            if drawing.chance(20):
+                test = FunctionCall("lnot", (test,))
+            return FunctionCall("if", (test, part(kind), part(kind)))
         if kind == "int":
             name = drawing.pick(("+", "-", "*", "min", "max", "band", "bxor", "neg", "abs", "text"))
             if drawing.has("fail", 25):
@@ -164,7 +180,12 @@ class Body:
             if name == "text" and drawing.has("function", 100):
                 if "timestamp" in drawing.profile.types and drawing.chance(40):
                     of = "date" if "date" in drawing.profile.types else "timestamp"
-                    return FunctionCall(drawing.pick(("year", "month", "day")), (part(of),))
+                    units = ("year", "month", "day", "weekday")
+                    if of == "timestamp":
+                        units = (*units, "hour", "second")
+                    return FunctionCall(drawing.pick(units), (part(of),))
+                if drawing.chance(30):
+                    return FunctionCall("position", (drawing.constant("symbol"), part("symbol")))
                 return FunctionCall("strlen", (part("symbol"),))
             if name == "to_number" and drawing.has("function", 100):
                 return FunctionCall(name, (part("symbol"),))
@@ -198,6 +219,15 @@ class Body:
                     FunctionCall("substr", (part("symbol"), small, Const("int", 1))),
                     FunctionCall("split_part", (part("symbol"), Const("symbol", "-"), small)),
                     FunctionCall("to_string", (part(drawing.pick(("int", "bool", "float"))),)),
+                    FunctionCall("trim", (part("symbol"),)),
+                    FunctionCall(
+                        "replace", (part("symbol"), *map(drawing.constant, ["symbol"] * 2))
+                    ),
+                    FunctionCall("regex_extract", (part("symbol"), Const("symbol", "[a-z]+-?"))),
+                    FunctionCall(
+                        "format", (Const("symbol", "<{}|{:>3}>"), part("int"), part(kind))
+                    ),
+                    FunctionCall("format_time", (part("timestamp"), Const("symbol", "%d.%m.%Y"))),
                 ]
             )
         if kind == "bool":
@@ -215,7 +245,24 @@ class Body:
             other = part(drawing.pick((kind, "int"))) if name != "max" else part(kind)
             made = FunctionCall(name, (part(kind), other))
             return FunctionCall("to_decimal", (made, Const("int", 2))) if name == "*" else made
-        return FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))
+        if kind in ("timestamp", "date") and drawing.chance(30):
+            units = ("week", "month", "quarter", "year")
+            return FunctionCall("date_trunc", (Const("symbol", drawing.pick(units)), part(kind)))
+        times = [FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))]
+        if kind == "date":
+            times.append(
+                FunctionCall(
+                    "+", (part(kind), Const("duration", drawing.pick((0, 86_400 * 10**9))))
+                )
+            )
+        elif kind in ("timestamp", "duration"):
+            name = drawing.pick(("+", "-"))
+            times.append(FunctionCall(name, (part(kind), self.of_type("duration", deeper))))
+        if kind == "duration":
+            of = drawing.pick(("timestamp", "date", kind))
+            times.append(FunctionCall("-", (part(of), part(of))))
+            times.append(FunctionCall("*", (part(kind), Const("int", drawing.number(-2, 3)))))
+        return drawing.pick(times)
 
     # --------------------------------------------------------------------------------- extras
 
@@ -233,6 +280,7 @@ class Body:
             "function": self.function,
             "body": self.aggregate,
             "or": self.union,
+            "null": self.null,
         }
         if not union:
             del makers["or"]
@@ -347,6 +395,34 @@ class Body:
                 args.append(self.drawing.constant(kind))
         inner: Literal = Atom(relation.name, tuple(args))
         self.items.append(Not(Not(inner)) if self.drawing.chance(5) else Not(inner))
+
+    def null(self) -> None:
+        """`x = null`, `x != null`, or the negation of one."""
+        if not self.scope.types:
+            return
+        item = Var(self.drawing.pick(sorted(self.scope.types)))
+        sides = (item, Null()) if self.drawing.chance(80) else (Null(), item)
+        test: Literal = Compare(sides[0], ((self.drawing.pick(EQUAL), sides[1]),))
+        self.items.append(Not(test) if self.drawing.chance(20) else test)
+
+    def optionals(self) -> None:
+        """`optional R(x, y)`, and tests of what it binds; no atom reads that."""
+        while self.drawing.has("optional", 40):
+            self.optional()
+        for _ in range(self.drawing.number(0, 2) if self.drawing.has("optional", 60) else 0):
+            self.drawing.pick((self.compare, self.distinct, self.assign, self.negate, self.null))()
+
+    def optional(self) -> None:
+        body = Body(self.drawing, self.scope.inner(), self.prefix)
+        body.depth = self.depth + 1
+        body.atoms(self.drawing.number(1, 2))
+        body.extras(self.drawing.number(0, 1), union=False)
+        if self.depth < 2 and self.drawing.chance(20):
+            body.optional()
+        if body.items:
+            for name in body.scope.types.keys() - self.scope.types.keys():
+                self.scope.bind(name, body.scope.types[name], solid=False)
+            self.items.append(Optional(body.literal()))
 
     def negate_group(self) -> None:
         body = self.within("n")

@@ -23,13 +23,13 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from tests.draw_bodies import Body, Scope
-from tests.oracle_values import Ts, Value
+from tests.oracle_values import Dur, Ts, Value, nulls_last
 
 DECIMAL = "decimal(18,2)"
 DAY = 86_400_000_000_000
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
 GROUPS = frozenset({"negate", "group", "or", "body"})
-ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion"}
+ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion", "if"}
 LITTLE: dict[str, Sequence[Any]] = {
     "int": range(5),
     "float": (0.0, 0.5, 1.0, 1.5, -2.0, 0.25),
@@ -37,6 +37,7 @@ LITTLE: dict[str, Sequence[Any]] = {
     "bool": (False, True),
     "timestamp": (Ts(0), Ts(DAY), Ts(31 * DAY + 500_000_000), Ts(-DAY)),
     DECIMAL: tuple([D(text) for text in ("0.00", "0.50", "1.00", "1.25", "-2.00", "0.05")]),
+    "duration": (Dur(0), Dur(DAY), Dur(-DAY), Dur(500_000_000)),
     "date": (Ts(0), Ts(DAY), Ts(31 * DAY), Ts(-DAY)),  # to the oracle, their midnights
 }
 RARE = {
@@ -46,11 +47,12 @@ RARE = {
     "symbol": ("-3", "a\tb", 'say "a"', "日本", "\U0001f600", "\\", "a b"),
 }
 OPTIMA = ("min", "max")
+NULLS = 35  # of 100 values in a nullable column
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What is drawn: `features` are names of ALL."""
+    """What is drawn: `features` are names of ALL, "null" (in data, and tests) and "optional"."""
 
     types: tuple[str, ...] = ("int", "int", "int", "float", "symbol", "bool", "timestamp")
     arities: tuple[int, ...] = (0, 1, 2, 2, 2, 3, 4)
@@ -106,12 +108,17 @@ class Drawing:
         value: Value = self.pick(pool[kind])
         return value
 
+    def value_or_null(self, kind: str, nullable: bool) -> Value:
+        return None if nullable and self.chance(NULLS) else self.value(kind)
+
     def constant(self, kind: str) -> Const | Cast:
         value = self.value(kind)
         if isinstance(value, D):
             return Cast(Const(kind, int(value.scaleb(2))), kind)
         if isinstance(value, Ts):
             return Const("timestamp", value.ns)
+        if isinstance(value, Dur):
+            return Const("duration", value.ns)
         return Const(kind, value)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------ relations
@@ -124,8 +131,9 @@ class Drawing:
 
     def load(self, name: str, types: tuple[str, ...]) -> Relation:
         count = 0 if self.chance(5) else self.number(2, self.profile.rows)
-        rows = {tuple(self.value(kind) for kind in types) for _ in range(count)}
-        self.data[name] = types, sorted(rows)
+        nullable = [self.has("null", 70) for _ in types]
+        rows = {tuple(map(self.value_or_null, types, nullable)) for _ in range(count)}
+        self.data[name] = types, sorted(rows, key=lambda row: tuple(map(nulls_last, row)))
         relation = Relation(name, types, self.profile.rows if types else 1)
         self.known.append(relation)
         return relation
@@ -301,4 +309,6 @@ class Drawing:
         least = 1 if not must and not self.chance(5) else 0
         body.atoms(max(least, self.number(0, most) - len(must)))
         body.extras(self.number(0, 3), union)
+        if not few:
+            body.optionals()
         return body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.corners import Example
-from tests.oracle_values import Ts
+from tests.oracle_values import Dur, Ts
 
 DAY = 86_400_000_000_000
 NUMBERS = {"N": (("int",), [(-7,), (-1,), (0,), (2,), (7,)])}
@@ -267,6 +267,87 @@ FUNCTIONS = [
         """,
         {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
         {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
+    ),
+    Example(
+        "parts of times, and their first moments",
+        """
+        a(hour(t), minute(t), second(t), weekday(t)) <- T(t).
+        b(date_trunc("hour", t), date_trunc("week", t), date_trunc("quarter", t)) <- T(t).
+        c(weekday(d), date_trunc("week", d), date_trunc("year", d)) <- D(d).
+        d(format_time(t, "%d.%m.%Y %H:%M")) <- T(t).  e(format_time(d, "%Y/%m")) <- D(d).
+        f(parse_time(s, "%d.%m.%Y %H:%M")) <- d(s).
+        g(parse_time(s)) <- s in {"2026-11-20T08:30", "2026-11-20"}.
+        """,
+        {
+            "a": {(23, 59, 59, 2), (1, 0, 0, 5)},
+            "b": {
+                (Ts(-3600 * 10**9), Ts(-3 * DAY), Ts(-92 * DAY)),
+                (Ts(30 * DAY + DAY // 24), Ts(25 * DAY), Ts(0)),
+            },
+            "c": {(3, Ts(-3 * DAY), Ts(0)), (2, Ts(-3 * DAY), Ts(-365 * DAY))},
+            "d": {("31.12.1969 23:59",), ("31.01.1970 01:00",)},
+            "e": {("1970/01",), ("1969/12",)},
+            "f": {(Ts(-60 * 10**9),), (Ts(30 * DAY + DAY // 24),)},
+            "g": {(Ts(1795132800_000_000_000 + 30_600 * 10**9),), (Ts(1795132800_000_000_000),)},
+        },
+        {
+            "T": (("timestamp",), [(Ts(-500_000_000),), (Ts(30 * DAY + DAY // 24),)]),
+            "D": (("date",), [(Ts(0),), (Ts(-DAY),)]),
+        },
+    ),
+    Example(
+        "choices, rounding, texts",
+        """
+        a(x, if(x > 0, 10 / x, 0)) <- N(x).
+        b(x, case(x < 0, "below", x = 0, "zero", (x > 5 ; x = 2), "some", "few")) <- N(x).
+        c(round(y), round(y, 1), round(y * 100.0, -1)) <- y in {2.5, -0.25, 1e300}.
+        d(trim(s), trim(s, " -"), replace(s, "-", "+"), position("-", s)) <- s in {" a-b- "}.
+        e(regex_extract(s, "[0-9]+"), regex_extract(s, "(.)-(.)", 2)) <- s in {"a-b7", "x"}.
+        f(format("{}: {:.2f} {{{:>3}}}", x, 2.5, "a")) <- N(x), x > 2.
+        g(sum(if(x > 0, x, 0)), if(count() > 3, "many", "few")) <- N(x).
+        h(x) <- N(x), if(!(x < 0, x < -5), true, false).
+        """,
+        {
+            "a": {(-7, 0), (-1, 0), (0, 0), (2, 5), (7, 1)},
+            "b": {(-7, "below"), (-1, "below"), (0, "zero"), (2, "some"), (7, "some")},
+            "c": {(3.0, 2.5, 250.0), (0.0, -0.3, -30.0), (1e300, 1e300, 1e302)},
+            "d": {("a-b-", "a-b", " a+b+ ", 2)},
+            "e": {("7", "b"), ("", "")},
+            "f": {("7: 2.50 {  a}",)},
+            "g": {(9, "many")},
+            "h": {(-1,), (0,), (2,), (7,)},
+        },
+        NUMBERS,
+    ),
+    Example(
+        "durations: literals and arithmetic",
+        """
+        a(t + 3h, t - 1d12h, -(1s)) <- T(t).
+        b(u - t, (u - t) / 2, (u - t) / 12h, 2 * (u - t), (u - t) % 7h) <- T(t), T(u), t < u.
+        c(t, u) <- T(t), T(u), t <= u <= t + 24h.
+        d(t) <- T(t + 1d).
+        e(d) <- T(t), t - d = @1970-01-01.
+        f(sum(u - t), max(u - t)) <- T(t), T(u).
+        g(x, x - 31d, x - y) <- D(x), D(y), x - y > 0s.
+        h(x) <- D(x), x + 2w in {@1970-01-15}.
+        """,
+        {
+            "a": {
+                (Ts(DAY // 8), Ts(-DAY * 3 // 2), Dur(-(10**9))),
+                (Ts(DAY + DAY // 8), Ts(-DAY // 2), Dur(-(10**9))),
+            },
+            "b": {(Dur(DAY), Dur(DAY // 2), 2.0, Dur(2 * DAY), Dur(DAY // 8))},
+            "c": {(Ts(0), Ts(0)), (Ts(0), Ts(DAY)), (Ts(DAY), Ts(DAY))},
+            "d": {(Ts(0),), (Ts(-DAY),)},
+            "e": {(Dur(0),), (Dur(DAY),)},
+            "f": {(Dur(0), Dur(DAY))},
+            "g": {(Ts(31 * DAY), Ts(0), Dur(31 * DAY))},
+            "h": {(Ts(0),)},
+        },
+        {
+            "T": (("timestamp",), [(Ts(0),), (Ts(DAY),)]),
+            "D": (("date",), [(Ts(0),), (Ts(31 * DAY),)]),
+        },
     ),
     Example(
         "floats: an int literal stands for one, -0.0 is 0.0",

@@ -144,7 +144,7 @@ ORDER = {
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups ordered_groups packed_runs exact_totals expressions __init__
+        groups ordered_groups group_statistics packed_runs exact_totals expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
@@ -208,9 +208,9 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
-        safety statements cycle_errors strata cautions heads inlining column_names names
-        literals types decimal_types lattice declarations schemas zones ordered_heads program
-        extending validity
+        safety statements cycle_errors strata cautions heads inlining column_names optionals
+        forms names literals signatures conversions types decimal_types lattice declarations
+        schemas zones nulls ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -18,17 +18,22 @@ from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.readers import read_tables
-from gdatalog.storage.table import DTYPES, Column, Table, TextColumn
+from gdatalog.storage.table import DTYPES, Column, NullableColumn, Table, TextColumn
 
 
 @dataclass
 class Decl:
     columns: tuple[str, ...]
     types: tuple[Any, ...]
+    nullable: tuple[bool, ...] = ()
+    declared: bool = True
 
 
 def decl(**columns: str) -> Decl:
-    return Decl(tuple(columns), tuple(columns.values()))
+    """`int?` is nullable."""
+    types = tuple(kind.removesuffix("?") for kind in columns.values())
+    null = tuple(kind.endswith("?") for kind in columns.values())
+    return Decl(tuple(columns), types, null if any(null) else ())
 
 
 E = decl(src="int", dst="int")
@@ -54,10 +59,20 @@ def joined(tables: Sequence[Table]) -> Table:
     columns = tuple(
         _joined([table.columns[at] for table in tables]) for at in range(len(first.names))
     )
-    return Table(first.names, first.types, columns, sum(table.length for table in tables))
+    length = sum(table.length for table in tables)
+    null = tuple(isinstance(column, NullableColumn) for column in columns)
+    return Table(first.names, first.types, columns, length, nullable=null if any(null) else ())
 
 
 def _joined(parts: Sequence[Column]) -> Column:
+    if any(isinstance(part, NullableColumn) for part in parts):
+        values = _joined([p.values if isinstance(p, NullableColumn) else p for p in parts])
+        masks = [
+            part.missing if isinstance(part, NullableColumn) else np.zeros(len(part), np.bool_)
+            for part in parts
+        ]
+        assert not isinstance(values, NullableColumn)
+        return NullableColumn(values, np.concatenate(masks))
     texts = [part for part in parts if isinstance(part, TextColumn)]
     if not texts:
         return np.concatenate([part for part in parts if not isinstance(part, TextColumn)])

@@ -29,6 +29,7 @@ from gdatalog.parser.syntax import (
     FunctionCall,
     ListParam,
     Member,
+    Null,
     Param,
     Program,
     Query,
@@ -47,11 +48,12 @@ from tests.oracle_heads import (
     is_aggregate,
     reads,
 )
-from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
+from tests.oracle_normal import Gen, Neg, Normaliser, Opt, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
 from tests.oracle_values import (
     COMPARE,
+    Dur,
     Failure,
     Ts,
     Value,
@@ -59,10 +61,9 @@ from tests.oracle_values import (
     aggregate,
     apply,
     as_decimal,
+    chosen,
     clean,
-    subtract,
 )
-from tests.oracle_values import add as plus
 
 OK, POISON, VOID = 0, 1, 2
 FAILED: Any = type("Failed", (), {"__repr__": lambda self: "FAILED"})()
@@ -179,7 +180,8 @@ class Oracle:
             needs[head.name] |= reads(body, False)
             strictly[head.name] |= reads(body, True)
             kinds = {self.kind(head, at) for at in range(len(head.args))} - {None}
-            if kinds - {"min", "max"}:
+            optional = any(isinstance(item, Opt) for branch in body for item in branch)
+            if kinds - {"min", "max"} or optional:
                 strictly[head.name] |= reads(body, False)
         while True:
             wider = {name: needs[name].union(*(needs[n] for n in needs[name])) for name in needs}
@@ -275,6 +277,9 @@ class Oracle:
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)
         if isinstance(arg, FunctionCall):
+            if arg.name in ("if", "case"):
+                place = chosen(arg.args, lambda test: self.head_value(test, group, envs))
+                return self.head_value(arg.args[place], group, envs)
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
         if isinstance(arg, Cast) and not scale_of(arg.type_name):
             return self.head_value(arg.operand, group, envs)
@@ -322,11 +327,21 @@ class Oracle:
                     statuses = {status for _, status in inner}
                     if OK not in statuses:
                         yield env, max(statuses, default=OK)
+                case Opt(body):
+                    matches = self.solve(body, env, set())
+                    yield from matches
+                    statuses = {status for _, status in matches}
+                    if OK not in statuses:
+                        yield {**dict.fromkeys(extra), **env}, max(statuses, default=OK)
                 case Gen():
                     yield from self.gen(item, *extra, env)
                 case Compare(left, ((op, right),)):
                     if extra is not None:  # binds a variable
                         yield from self.assign(*extra, env)
+                    elif isinstance(left, Null) or isinstance(right, Null):
+                        same = self.value(left, env) is self.value(right, env)
+                        if op == ("=" if same else "!="):
+                            yield env, OK
                     elif COMPARE[op](self.value(left, env), self.value(right, env)):
                         yield env, OK
                 case Member(of, values):
@@ -334,6 +349,8 @@ class Oracle:
                     yield from self.choose(of, chosen, extra, env)
                 case RangeOf(of, args):
                     bounds = [self.value(arg, env) for arg in args]
+                    if None in bounds:
+                        return
                     if bounds[2:] == [0]:
                         raise Failure("a range with step 0")
                     yield from self.choose(of, range(*bounds), extra, env)
@@ -366,14 +383,14 @@ class Oracle:
                 known = found[arg.name] if isinstance(arg, Var) else self.value(arg, env)
                 if known is FAILED:
                     status = POISON
-                elif known != value:
+                elif known is None or known != value:
                     break
             else:
                 yield found, status
 
     def choose(self, of: Expr, values: Any, binds: str | None, env: Env) -> Iterator[Any]:
         if binds is None:
-            if self.value(of, env) in values:
+            if (chosen := self.value(of, env)) in values and chosen is not None:
                 yield env, OK
             return
         for value in values:
@@ -383,16 +400,16 @@ class Oracle:
         """Bind `name`, the one unbound variable of `path`, so that `path` has the value."""
         target = value if not isinstance(value, Expr) else self.value(value, env)
         while not isinstance(path, Var):
-            assert isinstance(path, FunctionCall) and isinstance(target, int)
+            assert isinstance(path, FunctionCall) and isinstance(target, int | Ts | Dur | None)
             if len(path.args) == 1:
-                path, target = path.args[0], subtract(target)
+                path, target = path.args[0], apply("-", [target])
             elif name in names(path.args[0]):
                 other = self.value(path.args[1], env)
-                target = subtract(target, other) if path.name == "+" else plus(target, other)
+                target = apply("-" if path.name == "+" else "+", [target, other])
                 path = path.args[0]
             else:
                 other = self.value(path.args[0], env)
-                target = subtract(target, other) if path.name == "+" else subtract(other, target)
+                target = apply("-", [target, other] if path.name == "+" else [other, target])
                 path = path.args[1]
         yield {**env, name: target}, OK
 
@@ -417,7 +434,7 @@ class Oracle:
             best = [inner for inner in rows if inner[gen.targets[0]] == result]
             witnesses = {tuple((n, inner[n]) for n in sorted(exports)) for inner in best}
         for witness in witnesses:
-            if all(env.get(name, value) == value for name, value in witness):
+            if all(_joins(env, name, value) for name, value in witness):
                 yield {**env, gen.name: result, **dict(witness)}, OK
 
     # --------------------------------------------------------------------------- expressions
@@ -432,8 +449,12 @@ class Oracle:
 
     def value(self, expr: Expr, env: Env) -> Any:
         match expr:
+            case Null():
+                return None
             case Const("timestamp", value):
                 return Ts(value)
+            case Const("duration", value):
+                return Dur(value)
             case Const("float", value):
                 return clean(float(value))
             case Const(_, value):
@@ -449,6 +470,8 @@ class Oracle:
             case Cast(operand, kind):
                 found, scale = self.value(operand, env), scale_of(kind)
                 return as_decimal(found, scale) if scale else found
+            case FunctionCall("if" | "case", args):
+                return self.value(args[chosen(args, lambda test: self.value(test, env))], env)
             case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")
@@ -466,6 +489,10 @@ class Oracle:
             self.kept.append(branch)
             self.orders[key] = find_order(branch, set(env), wanted)
         return self.orders[key]
+
+
+def _joins(env: Env, name: str, value: Value) -> bool:
+    return name not in env or (value is not None and env[name] == value)
 
 
 def _keep_best(rows: Relation, best: Mapping[int, str]) -> Relation:

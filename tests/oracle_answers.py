@@ -6,20 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.parser.syntax import Const, Param, Query, Var
+from tests.oracle_values import nulls_last
 
 
 def in_order(
     query: Query, columns: Sequence[str], rows: Iterable[tuple[Any, ...]], params: Mapping[str, Any]
 ) -> list[tuple[Any, ...]]:
     """The rows that a query asks for. Relations without names of columns have c0, c1, ..."""
-    found = sorted(rows)  # ties are broken by the columns from the left
+    # ties are broken by the columns from the left
+    found = sorted(rows, key=lambda row: tuple(map(nulls_last, row)))
     ordering = query.ordering
     if ordering is None:
         return found
     for word, key in reversed(ordering.rest):
         name = key.name if isinstance(key, Var) else key.value
         at = columns.index(name) if columns else int(name[1:])
-        found.sort(key=lambda row: row[at], reverse=word == "desc")
+        there = [row for row in found if row[at] is not None]
+        there.sort(key=lambda row: row[at], reverse=word == "desc")
+        found = there + [row for row in found if row[at] is None]
     start, count = (_number(bound, params) for bound in (ordering.offset, ordering.limit))
     return found[start or 0 :][:count]
 

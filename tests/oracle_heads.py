@@ -7,27 +7,27 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from gdatalog.errors import Span
-from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var, Wildcard, Window
-from tests.oracle_normal import Gen, Neg, names
+from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Null, Var, Wildcard, Window
+from tests.oracle_normal import Gen, Neg, Opt, names
 
 ORDERED = {
     *("row_number", "rank", "dense_rank", "lag", "lead", "running_sum"),
     *("top", "arg_max", "arg_min", "string_agg"),
+    *("median", "quantile", "stddev", "var", "mode", "corr"),
 }
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
 
 
-def by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
+def by_place(head: Atom, columns: dict[str, list[str]], other: Expr = Null()) -> Atom:  # noqa: B008
     """A head with its arguments in the order of its relation's columns: those of its first head,
-    where no declaration says it. An atom of a body, whose relation has columns, gets `_` for those
-    that it leaves out."""
+    where no declaration says it. `other`: what stands for those that it leaves out."""
     places = len(head.args) - len(head.columns)
     named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
     if head.name not in columns:
         by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
         columns[head.name] = [*by_place, *named]
     rest = columns[head.name][places:] if named else []
-    args = (*head.args[:places], *(named.get(name, Wildcard()) for name in rest))
+    args = (*head.args[:places], *(named.get(name, other) for name in rest))
     return Atom(head.name, args, head.span)
 
 
@@ -38,7 +38,7 @@ def all_by_place(node: Any, columns: dict[str, list[str]]) -> Any:
     if not is_dataclass(node) or isinstance(node, type | Span):
         return node
     if isinstance(node, Atom) and node.columns:
-        node = by_place(node, columns)
+        node = by_place(node, columns, Wildcard())
     parts = {part.name: all_by_place(getattr(node, part.name), columns) for part in fields(node)}
     return replace(node, **parts)
 
@@ -50,7 +50,7 @@ def reads(body: Any, strictly: bool) -> set[str]:
         for item in branch:
             if isinstance(item, Atom) and not strictly:
                 found.add(item.name)
-            elif isinstance(item, (Neg, Gen)):
+            elif isinstance(item, (Neg, Opt, Gen)):
                 found |= reads(item.body, False)
     return found
 

@@ -2,10 +2,10 @@
 
 `;` is distributed: a body is a union of conjunctions. In a branch an `Atom`'s arguments are
 variables, constants and parameters, anything else having got a name and an equation; a chain of
-comparisons is its neighbours; `distinct` is its pairs; `Neg` and `Gen` (a negated body, an
-aggregate whose value has a name) hold bodies in the same form. Names that were made here start
-with `%` (those of aggregates with `%agg`), those of wildcards with `_%`; only the latter are
-variables of the program.
+comparisons is its neighbours; `distinct` is its pairs; `Neg`, `Opt` and `Gen` (a negated body, an
+optional one, an aggregate whose value has a name) hold bodies in the same form. Names that were
+made here start with `%` (those of aggregates with `%agg`), those of wildcards with `_%`; only the
+latter are variables of the program.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gdatalog.parser.syntax import (
     Literal,
     Member,
     Not,
+    Optional,
     Or,
     Param,
     Test,
@@ -40,6 +41,11 @@ from gdatalog.parser.syntax import (
 
 @dataclass(frozen=True)
 class Neg:
+    body: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class Opt:
     body: list[list[Any]]
 
 
@@ -134,6 +140,8 @@ class Normaliser:
                 return self.branches(inner)
             case Not(inner):
                 return [[Neg(self.branches(inner))]]
+            case Optional(inner):
+                return [[Opt(self.branches(inner))]]
             case Atom(name, args) if name in self.relations:
                 return self.conjunction(*self.atom(name, args))
             case Atom("distinct", args):

@@ -3,15 +3,16 @@
 Atoms come first: a variable that an atom binds is never computed. Then generators and equations
 as their variables allow, tests as soon as they can be made, and aggregates when all else that
 can be bound is: they share with the branch what it binds without them, but for the variables of
-what they aggregate that their own body binds.
+what they aggregate that their own body binds. Optional bodies come last, and then what reads a
+variable that only they bind: not one that is bound by what stands before them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gdatalog.parser.syntax import Atom, Compare, Expr, FunctionCall, Member, Var
-from tests.oracle_normal import Gen, Neg, RangeOf, names
+from gdatalog.parser.syntax import Atom, Compare, Expr, FunctionCall, Member, Null, Var
+from tests.oracle_normal import Gen, Neg, Opt, RangeOf, names
 
 
 def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tuple[Any, Any]]:
@@ -27,6 +28,13 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
             gens[id(item)] = (without & names(item.body)) - _own(item, without), exports
             final |= exports | {item.name}
     final = _binds(others, final)
+
+    theirs: set[str] = set()
+    for at, item in enumerate(branch):
+        if isinstance(item, Opt):
+            before = [part for part in branch[:at] if not isinstance(part, Opt)]
+            known = bound | {part.name for part in before if isinstance(part, Gen)}
+            theirs |= bound_within(item) - _binds(before, known)
 
     left: list[Any] = list(branch)
     order: list[tuple[Any, Any]] = []
@@ -47,8 +55,10 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         atom = max(atoms, key=lambda a: len(names(a) & bound))
         take(atom, None, names(atom))
     while left:
-        ready = [(i, extra) for i in left if (extra := _assigns(i, bound)) is not None]
-        waiting = [item for item in left if isinstance(item, Gen)]
+        optional = [item for item in left if isinstance(item, Opt)]
+        now = [item for item in left if not optional or theirs.isdisjoint(_needs(item, gens))]
+        ready = [(i, extra) for i in now if (extra := _assigns(i, bound)) is not None]
+        waiting = [item for item in now if isinstance(item, Gen)]
         if ready:
             # A generator before an equation: a variable that is generated is not computed.
             item, extra = min(ready, key=lambda found: isinstance(found[0], Compare))
@@ -56,9 +66,32 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         elif waiting:
             shared, exports = gens[id(waiting[0])]
             take(waiting[0], (shared, exports), {waiting[0].name} | exports)
+        elif optional:  # all, before what reads one of them
+            left = [item for item in left if item not in optional]
+            order += [(item, bound_within(item)) for item in optional]
+            bound |= theirs
+            take_tests()
         else:
             raise ValueError(f"unsafe: {left}")
     return order
+
+
+def _needs(item: Any, gens: dict[int, tuple[set[str], set[str]]]) -> set[str]:
+    return gens[id(item)][0] if isinstance(item, Gen) else names(item)
+
+
+def bound_within(item: Opt) -> set[str]:
+    """What the branches of an optional body bind, or read."""
+    found: set[str] = set()
+    for branch in item.body:
+        for part in branch:
+            if isinstance(part, Opt):
+                found |= bound_within(part)
+            elif isinstance(part, Gen):
+                found |= _exportable(part)
+            elif not isinstance(part, Neg):
+                found |= names(part)
+    return {name for name in found if "%" not in name}
 
 
 def _own(gen: Gen, without: set[str]) -> set[str]:
@@ -90,6 +123,8 @@ def _binds(items: list[Any], bound: set[str]) -> set[str]:
     for item in items:
         if isinstance(item, Atom):
             bound |= names(item)
+        elif isinstance(item, Opt):
+            bound |= bound_within(item)
     while True:
         found = {extra for i in items if (extra := _assigned(i, bound)) is not None}
         if not found:
@@ -107,7 +142,7 @@ def _assigns(item: Any, bound: set[str]) -> Any:
     match item:
         case Compare(left, (("=", right),)):
             for path, value in ((left, right), (right, left)):
-                name = _solvable(path, bound)
+                name = None if isinstance(value, Null) else _solvable(path, bound)
                 if name is not None and names(value) <= bound:
                     return name, path, value
         case Member(Var() as path, values) if names(values) <= bound:
@@ -130,7 +165,7 @@ def _solvable(path: Expr, bound: set[str]) -> str | None:
 
 
 def _is_test(item: Any, bound: set[str], final: set[str]) -> bool:
-    if isinstance(item, (Atom, Gen)):
+    if isinstance(item, (Atom, Gen, Opt)):
         return False
     if isinstance(item, Neg):
         return names(item) & final <= bound

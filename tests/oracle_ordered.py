@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cmp_to_key
@@ -13,7 +14,8 @@ from tests.oracle_heads import is_aggregate
 from tests.oracle_normal import names
 
 WINDOWS = {"row_number", "rank", "dense_rank", "lag", "lead", "running_sum"}
-PICKS = {"top", "arg_max", "arg_min", "string_agg"}
+STATISTICS = {"median", "quantile", "stddev", "var", "mode", "corr"}
+PICKS = {"top", "arg_max", "arg_min", "string_agg"} | STATISTICS
 Row = dict[Any, Any]
 
 
@@ -117,6 +119,8 @@ def _before(keys: Sequence[tuple[str, str]]) -> Callable[[Row, Row], int]:
     def compare(one: Row, other: Row) -> int:
         for word, key in keys:
             if one[key] != other[key]:
+                if one[key] is None or other[key] is None:
+                    return 1 if one[key] is None else -1
                 return 1 if (one[key] > other[key]) == (word == "asc") else -1
         return 0
 
@@ -138,7 +142,7 @@ def _value(call: Window, row: Row, rows: list[Row], group: list[str], terms: lis
     if call.name == "row_number":
         return at + 1
     if call.name == "running_sum":
-        return sum(other[str(call.args[0])] for other in peers[: at + 1])
+        return sum(other[str(call.args[0])] or 0 for other in peers[: at + 1])
     other = at - 1 if call.name == "lag" else at + 1
     item, default = call.args
     return peers[other][str(item)] if 0 <= other < len(peers) else row[str(default)]
@@ -146,6 +150,8 @@ def _value(call: Window, row: Row, rows: list[Row], group: list[str], terms: lis
 
 def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) -> list[Any]:
     """What a function picks of the bindings of a group."""
+    if call.name in STATISTICS:
+        return statistic(call.name, [[value(arg, env) for arg in call.args] for env in envs])
     keys = call.rest if isinstance(call, Window) else ()
     if call.name in ("arg_max", "arg_min"):
         keys = (("desc" if call.name == "arg_max" else "asc", call.args[1]),)
@@ -157,10 +163,33 @@ def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) ->
     ]
     names_of_keys = [(word, f"k{at}") for at, (word, _) in enumerate(keys)]
     rows.sort(key=cmp_to_key(_before([*names_of_keys, ("asc", "item")])))
-    items = [row["item"] for row in rows]
+    items = [row["item"] for row in rows if row["item"] is not None]
     if call.name == "string_agg":
         return [value(call.args[1], {}).join(items)]
     return list(dict.fromkeys(items))[: value(call.args[0], {})]
+
+
+def statistic(name: str, rows: list[list[Any]]) -> list[Any]:
+    """A statistic of rows of arguments; none if it has no value."""
+    values = sorted(row[0] for row in rows)
+    if name == "mode":
+        return [max(values, key=lambda value: (values.count(value), -values.index(value)))]
+    if name in ("median", "quantile"):
+        place = (rows[0][1] if name == "quantile" else 0.5) * (len(values) - 1)
+        low = values[int(place)]
+        high = values[min(int(place) + 1, len(values) - 1)]
+        if not isinstance(low, int | float):
+            return [type(low)(low.ns + int((high.ns - low.ns) * (place - int(place))))]
+        return [low + (high - low) * (place - int(place)) + 0.0]
+    if len(rows) < 2:
+        return []
+    if name == "corr":
+        one, other = zip(*rows, strict=True)
+        if len({*one}) == 1 or len({*other}) == 1:
+            return []
+        return [statistics.correlation(one, other) + 0.0]
+    found = statistics.variance(map(float, values))
+    return [found**0.5 if name == "stddev" else found + 0.0]
 
 
 def each_choice(found: Sequence[tuple[Any, list[Any]]]) -> Iterator[dict[int, Any]]:

@@ -1,8 +1,8 @@
 """What values are to the oracle, and what each function does to them: plain Python, no NumPy.
 
-Ints, floats, strings and bools are themselves; a timestamp is a `Ts`. `Failure` is an evaluation
-error of LANGUAGE.md; `Void` says "there is no value": the minimum of nothing, or a match with a
-pattern that is none.
+Ints, floats, strings and bools are themselves; a timestamp or a date is a `Ts`, a duration a `Dur`,
+a null None. `Failure` is an evaluation error of LANGUAGE.md; `Void` says "there is no value": the
+minimum of nothing, or a match with a pattern that is none.
 
 One entry for each function of the language.
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from typing import Any
 
 SIGN = 1 << 63
 MODULUS = 1 << 64
@@ -39,7 +40,14 @@ class Ts:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
 
 
-Value = int | float | str | bool | Ts | Decimal
+@dataclass(frozen=True, order=True)
+class Dur:
+    """A duration of nanoseconds."""
+
+    ns: int
+
+
+Value = int | float | str | bool | Ts | Dur | Decimal | None
 
 
 def wrap(number: int) -> int:
@@ -95,10 +103,16 @@ def add(a, b):
     found = of_decimals(operator.add, a, b)
     if found is not None:
         return found
+    if isinstance(a, Ts | Dur):
+        return (Ts if Ts in (type(a), type(b)) else Dur)(wrap(a.ns + b.ns))
     return wrap(a + b) if both_int(a, b) else clean(a + b)
 
 
 def subtract(a, *rest):
+    if isinstance(a, Ts | Dur):
+        ns = [part.ns for part in (a, *rest)]
+        kind = Ts if isinstance(a, Ts) and rest and isinstance(rest[0], Dur) else Dur
+        return kind(wrap(ns[0] - ns[1] if rest else -ns[0]))
     if not rest:
         return -a if isinstance(a, Decimal) else wrap(-a) if isinstance(a, int) else clean(-a)
     found = of_decimals(operator.sub, a, rest[0])
@@ -111,10 +125,14 @@ def multiply(a, b):
     found = of_decimals(operator.mul, a, b)
     if found is not None:
         return found
+    if isinstance(a, Dur) or isinstance(b, Dur):
+        return Dur(multiply(*(part.ns if isinstance(part, Dur) else part for part in (a, b))))
     return wrap(a * b) if both_int(a, b) else clean(a * b)
 
 
 def divide(a, b):
+    if isinstance(a, Dur):
+        return divide(float(a.ns), float(b.ns)) if isinstance(b, Dur) else Dur(divide(a.ns, b))
     if b == 0:
         raise Failure("division by zero")
     if not both_int(a, b):
@@ -124,6 +142,8 @@ def divide(a, b):
 
 
 def remainder(a, b):
+    if isinstance(a, Dur):
+        return Dur(remainder(a.ns, b.ns))
     if b == 0:
         raise Failure("division by zero")
     found = of_decimals(operator.mod, a, b)
@@ -183,6 +203,8 @@ def logical_not(a):
 def absolute(a):
     if isinstance(a, Decimal):
         return abs(a)
+    if isinstance(a, Dur):
+        return Dur(absolute(a.ns))
     return wrap(abs(a)) if isinstance(a, int) else clean(abs(a))
 
 
@@ -217,7 +239,7 @@ def rounding(how: Callable[[float], int]):
 def to_int(a):
     if isinstance(a, bool):
         return int(a)
-    if isinstance(a, Ts):
+    if isinstance(a, Ts | Dur):
         return a.ns
     if isinstance(a, str):
         if re.fullmatch(r"[+-]?[0-9]+", a) is None:
@@ -277,6 +299,61 @@ def split_part(text, separator, at):
     return parts[at - 1] if 1 <= at <= len(parts) else ""
 
 
+def round_to(number, digits=0):
+    """Halves away from zero."""
+    if digits < 0:
+        return clean(round_to(number / 10.0**-digits) * 10.0**-digits)
+    scaled = number * 10.0**digits
+    if abs(scaled) >= 2**53:
+        return number
+    whole = math.floor(abs(scaled))
+    whole += abs(scaled) - whole >= 0.5
+    return clean((-whole if scaled < 0 else whole) / 10.0**digits)
+
+
+def truncate(unit, time):
+    moment = time.moment()
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    found = {
+        "second": moment.replace(microsecond=0),
+        "minute": moment.replace(second=0, microsecond=0),
+        "hour": moment.replace(minute=0, second=0, microsecond=0),
+        "day": midnight,
+        "week": midnight - timedelta(days=midnight.weekday()),
+        "month": midnight.replace(day=1),
+        "quarter": midnight.replace(day=1, month=(moment.month - 1) // 3 * 3 + 1),
+        "year": midnight.replace(day=1, month=1),
+    }[unit]
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
+    return Ts((since.days * 86_400 + since.seconds) * 10**9)
+
+
+def extract(text, pattern, group=0):
+    try:
+        found = re.compile(pattern).search(text)
+        return "" if found is None else found[group] or ""
+    except (re.error, IndexError):
+        raise Failure("no such match") from None
+
+
+def parse_time(text, pattern=None):
+    try:
+        moment = datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC)
+    except ValueError:
+        raise Failure("not a time") from None
+    return Ts(round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9)
+
+
+def formatted(template, *values):
+    return template.format(
+        *(
+            v if isinstance(v, int | float) and not isinstance(v, bool) else to_string(v)
+            for v in values
+        )
+    )
+
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": add,
     "-": subtract,
@@ -323,6 +400,19 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "month": lambda a: a.moment().month,
     "day": lambda a: a.moment().day,
     "seconds_between": lambda a, b: clean((b.ns - a.ns) / 1e9),
+    "hour": lambda a: a.moment().hour,
+    "minute": lambda a: a.moment().minute,
+    "second": lambda a: a.moment().second,
+    "weekday": lambda a: a.moment().weekday(),
+    "date_trunc": truncate,
+    "parse_time": parse_time,
+    "format_time": lambda a, pattern: a.moment().strftime(pattern),
+    "round": round_to,
+    "trim": lambda text, *characters: text.strip(*characters),
+    "replace": lambda text, old, new: text.replace(old, new),
+    "position": lambda needle, text: text.find(needle),
+    "regex_extract": extract,
+    "format": formatted,
 }
 SOUFFLE = {"to_symbol": "to_string", "to_unsigned": "to_number"}
 SOUFFLE |= dict.fromkeys(("itof", "utof", "stof"), "to_float")
@@ -331,18 +421,38 @@ SOUFFLE |= dict.fromkeys(("stoi", "stou"), "to_number")
 SOUFFLE |= dict.fromkeys(("itos", "utos", "ftos"), "to_string")
 
 
+def chosen(args: Sequence[Any], holds: Callable[[Any], Any]) -> int:
+    """The place of the value that `if` or `case` chooses: the others are not computed."""
+    tests = range(0, len(args) - 1, 2)
+    return next((at + 1 for at in tests if holds(args[at])), len(args) - 1)
+
+
 def apply(name: str, args: list[Value]) -> Value:
-    return FUNCTIONS[SOUFFLE.get(name, name)](*args)
+    if name in COMPARE:
+        return COMPARE[name](*args)
+    if name == "coalesce":
+        return next((arg for arg in args if arg is not None), None)
+    return None if None in args else FUNCTIONS[SOUFFLE.get(name, name)](*args)
+
+
+def _of_values(test: Callable[[Any, Any], bool]) -> Callable[..., bool]:
+    """A comparison, which does not hold for a null."""
+    return lambda a, b: a is not None and b is not None and test(a, b)
 
 
 COMPARE: dict[str, Callable[..., bool]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "=": _of_values(lambda a, b: a == b),
+    "!=": _of_values(lambda a, b: a != b),
+    "<": _of_values(lambda a, b: a < b),
+    "<=": _of_values(lambda a, b: a <= b),
+    ">": _of_values(lambda a, b: a > b),
+    ">=": _of_values(lambda a, b: a >= b),
 }
+
+
+def nulls_last(value: Value) -> tuple[Any, ...]:
+    """A key that sorts values, and nulls behind them."""
+    return (True,) if value is None else (False, value)
 
 
 def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
@@ -350,8 +460,12 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
     if kind == "count":
         return len(rows)
     if kind == "count_distinct":
-        return len(set(rows))
-    values = [row[0] for row in rows]
+        return len({row for row in rows if None not in row})
+    values = [row[0] for row in rows if row[0] is not None]
+    if rows and not values and kind != "sum":
+        return None
+    if values and isinstance(values[0], Dur) and kind == "sum":
+        return Dur(whole(sum(value.ns for value in values)))
     if kind in ("sum", "mean"):
         with localcontext(_DIGITS):
             total = sum(values)

@@ -14,8 +14,10 @@ import numpy as np
 
 from gdatalog.codegen import function_names, native
 from gdatalog.cpu_ops.expressions import Scope, evaluate, test
-from gdatalog.plan.functions import FUNCTIONS, OF_SCALED, Signature
+from gdatalog.errors import NOWHERE
+from gdatalog.plan.functions import FORMS, FUNCTIONS, HIDDEN, OF_SCALED, Signature, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
 from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, TYPE_NAMES, Value
@@ -56,10 +58,9 @@ PARAMS: dict[str, Value] = {
     "duration": DAY, DECIMAL: 110,
 }  # fmt: skip
 
-_COMPARISON = Signature((("a", frozenset(TYPES)),) * 2, "bool")
 LANGUAGE: dict[str, tuple[Signature, ...]] = {
-    **FUNCTIONS,
-    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), (_COMPARISON,)),
+    **{name: own for name, own in FUNCTIONS.items() if name not in (*FORMS, "to_decimal")},
+    **{name: own for name, own in HIDDEN.items() if name not in ("format_value", "round_to")},
     # of scaled ints, and of scaled ints and any ints
     **dict.fromkeys(OF_SCALED, (Signature((("a", frozenset({DECIMAL})),) * 2, "a"),)),
     "*!": (Signature((frozenset({DECIMAL}), frozenset({"int", DECIMAL})), DECIMAL),),
@@ -73,15 +74,16 @@ INEXACT = {"exp", "log", "^"}  # on floats: the last bit is the processor's
 def typings() -> list[tuple[str, tuple[str, ...], str]]:
     """Every function with every choice of its arguments' types, and its result's."""
     found = []
-    for name, signatures in LANGUAGE.items():
-        for signature in signatures if name != "to_decimal" else ():
+    for name, every in LANGUAGE.items():
+        for signature in every:
             count = len(signature.params) + (1 if signature.variadic else 0)
+            count -= name == "round"
             for letter in TYPES:
                 for free in TYPES:
                     kinds = [_kind(signature, at, letter, free) for at in range(count)]
                     if None not in kinds and not (name in LOWERED and DECIMAL in kinds):
-                        result = letter if signature.result == "a" else signature.result
-                        found.append((name, tuple(map(str, kinds)), result))
+                        of = tuple(map(str, kinds))
+                        found.append((name, of, signature.result_of(of)))  # type: ignore[arg-type]
     return list(dict.fromkeys(found))
 
 
@@ -109,6 +111,8 @@ def draw(random: Random, kind: str, depth: int) -> Expr:
     args = [draw(random, of, depth - 1) for of in kinds]
     if name.strip("!?") == "match":
         args[0] = Constant(random.choice(PATTERNS), "symbol")
+    if signatures(name):
+        return applied(name, tuple(args), NOWHERE)
     return Apply(name, tuple(args), result)  # type: ignore[arg-type]
 
 

@@ -37,6 +37,24 @@ def test_says(program: str, says: str) -> None:
         ("w(true). p(b) <- w(b), b.", "p", "bool"),
         ("w(1, 2.5). p(as(x, N)) <- w(x, _). .type N = number", "p", "int"),
         ("w(@2026-01-01). p(year(t), seconds_between(t, t)) <- w(t).", "p", "int float"),
+        (
+            "t(@2026-01-01T01:00). p(x - y, x + 1h, (x - y) / 1h) <- t(x), t(y).",
+            "p",
+            "duration timestamp float",
+        ),
+        (
+            ".decl t(x: date) t(@2026-01-01). p(x - @2026-01-02, 1w + x) <- t(x).",
+            "p",
+            "duration date",
+        ),
+        # types that come later decide between signatures
+        ("p(x + y) <- q(x), r(y). q(x) <- s(x). r(2d). s(@2026-01-01T01:00).", "p", "timestamp"),
+        (
+            "p(d * n, n * d, -d, abs(d), sum(d)) <- q(d), r(n). q(3h). r(2).",
+            "p",
+            "duration duration duration duration duration",
+        ),
+        ("p(x - y) <- q(x), q(y). q(x) <- q(x).  q(x) <- r(x). r(2.5).", "p", "float"),
         ("w(1). p(m) <- m = mean x : { w(x) }.", "p", "float"),
         # names of other languages
         (

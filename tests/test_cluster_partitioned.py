@@ -148,6 +148,21 @@ def test_joins_of_several_relations(cluster: Workers) -> None:
             assert expected
 
 
+@pytest.mark.usefixtures("small")
+def test_parts_of_lists_tell_no_degree(cluster: Workers) -> None:
+    """A vertex with three neighbours may have two of them in a bucket."""
+    u, v = np.random.default_rng(1).integers(0, 20, (2, 200))
+    edges = np.unique(np.stack([u, v])[:, u < v], axis=1).T
+    query = "n(count()) <- S(a, b), S(a, c), S(b, c), S(a, d), S(b, d), distinct(a, b, c, d)."
+    with gd.connect(device="cpu") as here, connected(cluster(3)) as there:
+        for db in (here, there):
+            db["S"] = np.concatenate([edges, edges[:, ::-1]])
+            db.workspace.tune(degrees_from=0.0)
+            db.workspace.force(algebra="never", strategy="lftj")
+        assert "each with 3 or" in str(there.explain(query))
+        assert there.query(query).fetchall() == here.query(query).fetchall()
+
+
 def triangles(db: gd.Database) -> list[Any]:
     query = "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z."
     return sorted(db.query(query, strategy="levelwise").fetchall())

@@ -65,14 +65,18 @@ def first(text: str) -> Completion:
         ("// E", []),
         ("/* E", []),
         # a body
-        ("p(x) <- E(x, y), pa", ["path("]),
+        ("p(x) <- E(x, y), pat", ["path("]),
         ("p(x) <- ", ["E(", "path(", "reached(", "wet", "not ", "x"]),
-        ("p(x) <- not pa", ["path("]),
-        ("p(x) <- E(x, y), !(pa", ["path("]),
+        ("p(x) <- not pat", ["path("]),
+        ("p(x) <- E(x, y), opt", ["optional "]),
+        ("p(x) <- E(x, y), optional pat", ["path("]),
+        ("p(x) <- E(x, y), optional { E(y, z), pat", ["path("]),
+        ("p(x) <- E(x, y), y = nu", ["null"]),
+        ("p(x) <- E(x, y), !(pat", ["path("]),
         ("p(long_name) <- E(x, lo", ["long_name", "log(", "lower("]),
         ("p(x) <- E(x, y), x < y, y = ab", ["abs("]),
         ("p(n) <- n = su", ["substr(", "sum"]),
-        ("p(n) <- n = count : {pa", ["path("]),
+        ("p(n) <- n = count : {pat", ["path("]),
         ("p(su", ["substr(", "sum("]),
         ("p(x, row", ["row_number("]),
         ("p(x) <- E(x, y) ", []),
@@ -83,8 +87,8 @@ def first(text: str) -> Completion:
         ("p(x) <- E(x, y) z, ", ["E(", "path(", "reached(", "wet", "not ", "x", "y", "z"]),
         # arguments: the columns at their places
         ("?- E(", ["src, dst)", "src"]),
-        ("?- E(s", ["src", "src = ", "seconds_between(", "split_part(", "sqrt(", "starts_with(",
-                    "strlen(", "substr("]),
+        ("?- E(s", ["src", "src = ", "second(", "seconds_between(", "split_part(", "sqrt(",
+                    "starts_with(", "strlen(", "substr("]),
         ("?- E(x, ", ["dst", "x"]),
         ("?- E(x, y, ", ["x", "y"]),
         ("?- reached(", []),
@@ -136,7 +140,7 @@ def first(text: str) -> Completion:
         (".set strategy l", ["lftj"]),
         (".timer o", ["on", "off"]),
         (".help re", ["relations", "read"]),
-        (".explain p(x) <- E(x, y), pa", ["path("]),
+        (".explain p(x) <- E(x, y), pat", ["path("]),
         (".explain ?- path(", ["a, b)", "a"]),
         (".unknown E", []),
     ],
@@ -146,7 +150,7 @@ def test_what_is_offered(text: str, wanted: list[str]) -> None:
 
 
 def test_what_is_there_already_is_not_put_there_twice() -> None:
-    assert offered("?- pa", "(1, x).") == ["path"]
+    assert offered("?- pat", "(1, x).") == ["path"]
     assert offered("?- E(x, ", ")") == ["dst", "x"]
     assert offered("?- E(", ")") == ["src, dst", "src"]
     assert offered(".input E(fil", '="x")') == ["filename"]

@@ -15,9 +15,10 @@ import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.storage import delimited, large_files, line_blocks
 from gdatalog.storage.delimited import Delimited
+from gdatalog.storage.export import to_rows
 from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions, TypedColumns
 from gdatalog.storage.readers import read_tables
-from gdatalog.storage.table import Table, TextColumn
+from gdatalog.storage.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -64,10 +65,7 @@ def told_of(path: str, options: LoadOptions, declared: Declared | None) -> Any:
     except gd.Error as error:
         return str(error), None
     whole = joined(told)
-    values = [
-        column.decode().tolist() if isinstance(column, TextColumn) else column.tolist()
-        for column in whole.columns
-    ]
+    values = to_rows(whole)
     return (whole.names, whole.types, values, findings), len(told)
 
 
@@ -97,7 +95,8 @@ def test_small_files_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
         if draw.random() < 0.4:
             kinds = ["symbol", "int", "float", "bool", "timestamp"]
             types: Any = tuple(draw.choice(kinds) for _ in range(width))
-            declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types)
+            null = tuple(draw.random() < 0.3 for _ in types)
+            declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types, null)
         found = told_of("f.csv", options, declared)
         with monkeypatch.context() as patch:
             patch.setattr(delimited, "FEW_BYTES", -1)
@@ -115,7 +114,8 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     declared: Declared | None = None
     if draw.random() < 0.3:
         types = tuple(draw.choice(["symbol", "symbol", "int", "float"]) for _ in range(width))
-        declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types)
+        null = tuple(draw.random() < 0.3 for _ in types)
+        declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types, null)
     elif draw.random() < 0.2:
         options = replace(options, columns=[f"c{width - 1}"])
     expected, _ = told_of("f.csv", options, declared)

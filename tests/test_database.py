@@ -109,7 +109,7 @@ def test_names_with_more_than_letters(db: gd.Database, name: str) -> None:
 
 
 def test_a_load_that_fails_leaves_what_was_there(db: gd.Database, tmp_path: Path) -> None:
-    for bad in ([(1, 2), (1, None)], [(1, 2), ("a", 2)], tmp_path / "none.csv", object()):
+    for bad in ([(1, 2), (1, np.nan)], [(1, 2), ("a", 2)], tmp_path / "none.csv", object()):
         with pytest.raises(gd.Error):
             db["E"] = bad
         with pytest.raises(gd.Error):

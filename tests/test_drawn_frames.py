@@ -132,14 +132,16 @@ def test_a_relation_holds_the_rows_of_a_frame(seed: int) -> None:
 
 @settings(max_examples=cases(120))
 @given(st.integers(0, 10**9))
-def test_nulls_are_refused_or_dropped(seed: int) -> None:
+def test_nulls_are_kept_refused_or_dropped(seed: int) -> None:
     frame, rows, _ = drawn_frame(seed, nulls=True)
     whole = {row for row in rows if None not in row}
     with gd.connect(device="cpu") as db:
         if any(None in row for row in rows):
             with pytest.raises(gd.DataError, match=r"nulls=|null|missing"):
-                db["t"] = frame
+                db.load("t", frame, nulls="error")
             assert "t" not in db.relations
+        db["t"] = frame
+        assert {tuple(map(as_python, row)) for row in db["t"]} == set(rows)
         db.load("t", frame, nulls="drop")
         assert {tuple(map(as_python, row)) for row in db["t"]} == whole
 

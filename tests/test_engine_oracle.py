@@ -36,6 +36,8 @@ from tests.draw import (
     aggregate_programs,
     drawn,
     graph_programs,
+    null_programs,
+    optional_programs,
     programs,
     recursive_programs,
     relational_programs,
@@ -44,7 +46,7 @@ from tests.draw import (
 from tests.draw_rules import DECIMAL
 from tests.examples import EXAMPLES
 from tests.oracle import TooLong, evaluate
-from tests.oracle_values import Failure, Ts, Value, canonical
+from tests.oracle_values import Dur, Failure, Ts, Value, canonical
 from tests.reduce import reduced
 from tests.sql import Unsupported, run_sql
 
@@ -63,6 +65,7 @@ DTYPES = {
     "symbol": "str",
     "bool": "bool",
     "timestamp": "datetime64[ns, UTC]",
+    "duration": "timedelta64[ns]",
 }
 CHUNKS = (1, 3, 17)
 
@@ -74,8 +77,10 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
     """With the exact dtypes, so that an empty relation has types too."""
     columns = {}
     for at, kind in enumerate(types):
-        values = [row[at].ns if isinstance(row[at], Ts) else row[at] for row in rows]
-        if kind == "timestamp":
+        values = [row[at].ns if isinstance(row[at], Ts | Dur) else row[at] for row in rows]
+        if None in values and kind != "date":
+            columns[f"c{at}"] = nullable_series(kind, values)
+        elif kind == "timestamp":
             moments = pd.Series(values, dtype="int64")
             columns[f"c{at}"] = pd.to_datetime(moments, unit="ns", utc=True)
         elif kind == "date":
@@ -88,9 +93,18 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
     return pd.DataFrame(columns)
 
 
+def nullable_series(kind: str, values: list[Any]) -> pd.Series:
+    """A column with missing values."""
+    if kind == "timestamp":
+        return pd.to_datetime(pd.Series(values, dtype="Int64"), unit="ns", utc=True)
+    return pd.Series(values, dtype={"int": "Int64", "bool": "boolean"}.get(kind, DTYPES[kind]))
+
+
 def plain(value: Any) -> Value:
     if isinstance(value, dt.date):
         return Ts(pd.Timestamp(value).value)
+    if isinstance(value, dt.timedelta):
+        return Dur(pd.Timedelta(value).value)
     return value
 
 
@@ -162,8 +176,8 @@ def _of(relations: Relations, names: set[str]) -> Relations:
 def _shown(name: str, found: set[Any], expected: set[Any], whose: str) -> str:
     return (
         f"{name}: {len(found)} rows, {whose} has {len(expected)}"
-        f"\n  only here: {sorted(found - expected)[:10]}"
-        f"\n  missing:   {sorted(expected - found)[:10]}"
+        f"\n  only here: {sorted(found - expected, key=repr)[:10]}"
+        f"\n  missing:   {sorted(expected - found, key=repr)[:10]}"
     )
 
 
@@ -268,3 +282,17 @@ def test_queries_and_parameters() -> None:
 def test_sums_wrap_around_in_sql_too() -> None:
     """`2 * sum(x) + 1` over the least int: DuckDB would go on with 128 bits."""
     assert difference(drawn(20273, PROFILES["graph"]), None, sql=True) is None
+
+
+@pytest.mark.drawn
+@share(10)
+@given(null_programs())
+def test_null_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@share(10)
+@given(optional_programs())
+def test_optional_programs(drawn: Drawn) -> None:
+    agrees(drawn)

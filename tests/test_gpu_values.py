@@ -28,21 +28,29 @@ xp: Final = DRIVER.xp
 # What of a device is which function of the language, on what.
 OF_INTS: Final = {
     "plus": "+", "minus": "-", "times": "*", "divide": "/", "remainder": "%", "power": "^",
+    "hour_of": "hour", "minute_of": "minute", "second_of": "second", "weekday_of": "weekday",
     "shift_left": "bshl", "shift_right": "bshr", "shift_right_unsigned": "bshru",
     "least_of": "min", "greatest_of": "max", "magnitude": "abs", "negative": "-", "year_of": "year",
     "month_of": "month", "day_of": "day",
 }  # fmt: skip
-OF_DATES: Final = {"year_of_date": "year", "month_of_date": "month", "day_of_date": "day"}
+OF_DATES: Final = {
+    "year_of_date": "year",
+    "month_of_date": "month",
+    "day_of_date": "day",
+    "weekday_of_date": "weekday",
+}
+OF_TWO_DATES: Final = {"later_date": "+", "between_dates": "-"}
 OF_FLOATS: Final = {
     "real_remainder": "%", "real_power": "^", "least_of": "min", "greatest_of": "max",
     "magnitude": "abs", "floor_of": "floor", "ceil_of": "ceil", "root_of": "sqrt", "exp_of": "exp",
-    "log_of": "log",
+    "log_of": "log", "round_of": "round",
 }  # fmt: skip
 OF_SCALED: Final = ("floored", "rounded")  # decimals, divided by a power of ten
 FAILS: Final = {"quotient_fails": "/", "power_fails": "^", "product_fails": "*!"}
 OF_ONE: Final = {
     *OF_DATES,
-    "magnitude", "negative", "year_of", "month_of", "day_of", "floor_of", "ceil_of", "root_of",
+    "magnitude", "negative", "year_of", "month_of", "day_of", "floor_of",
+    "hour_of", "minute_of", "second_of", "weekday_of", "round_of", "ceil_of", "root_of",
     "exp_of", "log_of", "truncate", "key_of_float", "float_of_key",
 }  # fmt: skip
 # Of a float to an int, and the other way.
@@ -68,8 +76,10 @@ def entry(name: str, kind: str, result: str) -> tuple[str, str]:
 @cache
 def kernels() -> dict[str, Any]:
     entries = [entry(name, "i64", "i64") for name in (*OF_INTS, *OF_DATES)]
-    entries += [entry(name, "i64", "i64") for name in FAILS]
-    entries += [entry(name, "i64", "i64") for name in OF_SCALED]
+    entries += [entry(name, "i64", "i64") for name in (*FAILS, *OF_SCALED)]
+    failing = [f"{name}_fails" for name in OF_TWO_DATES]
+    entries += [entry(name, "i64", "i64") for name in (*failing, *OF_TWO_DATES, "first_day_of")]
+    entries.append(entry("round_to", "double", "double"))
     entries += [entry(name, "double", "double") for name in OF_FLOATS]
     entries += [entry(name, *types) for name, types in OTHERS.items()]
     entries.append(("lengths", """
@@ -161,12 +171,37 @@ def test_many_values(a: list[int], b: list[int], bits: int) -> None:
 
 def test_every_month() -> None:
     times = np.arange(-106_751, 106_752, 23) * DAY + 12_345
-    for name in ("year_of", "month_of", "day_of"):
+    for name in ("year_of", "month_of", "day_of", "hour_of", "weekday_of"):
         check_ints(name, times, times)
+    for months in (1, 3, 12):
+        found = done("first_day_of", "i64", np.int64, times, np.full_like(times, months))
+        unit = next(unit for unit, many in functions.MONTHS.items() if many == months)
+        assert (
+            found.tolist()
+            == wanted(f"date_trunc_{unit}", "timestamp", "year_of", times, times)[0].tolist()
+        )
     days = np.arange(FIRST_DAY, LAST_DAY + 1, 317)
     for name, function in OF_DATES.items():
         found = done(name, "i64", np.int64, days, days)
         assert found.tolist() == wanted(function, "date", name, days, days)[0].tolist()
+
+
+@pytest.mark.parametrize(("name", "function"), OF_TWO_DATES.items())
+def test_arithmetic_of_dates(name: str, function: str) -> None:
+    dates = np.array(VALUES["date"])
+    others = np.array(VALUES["duration"]) if function == "+" else dates
+    a, b = map(np.ravel, np.meshgrid(dates, others))
+    expected, fine = wanted(function, "date", name, a, b)
+    assert (done(f"{name}_fails", "i64", np.int64, a, b) == 0).tolist() == fine.tolist()
+    assert done(name, "i64", np.int64, a, b)[fine].tolist() == expected[fine].tolist()
+
+
+def test_rounding_to_digits() -> None:
+    a, b = pairs(FLOATS, np.float64)
+    for scale in (1.0, 100.0, 1e15):
+        b[:] = scale
+        found = done("round_to", "double", np.float64, a, b)
+        assert found.tolist() == wanted("round_to", "float", "plus", a, b)[0].tolist()
 
 
 # ------------------------------------------------------------------------------ floats and keys

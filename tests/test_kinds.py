@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,21 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     columns = [column(name, dtype=kind, elements=each) for name, (kind, each) in base.items()]
     frame = draw(data_frames(columns, index=range_indexes(min_size=1, max_size=8)))
     dtypes = zip(base, (NUMBERS, TEXTS, BOOLS, TIMES), strict=True)
-    return pd.DataFrame({n: cast(frame[n], draw(st.sampled_from(own))) for n, own in dtypes})
+    found = {n: cast(frame[n], draw(st.sampled_from(own))) for n, own in dtypes}
+    masks = st.lists(st.booleans(), min_size=len(frame), max_size=len(frame))
+    return pd.DataFrame({n: with_nulls(each, draw(masks)) for n, each in found.items()})
+
+
+def with_nulls(values: pd.Series, mask: list[bool]) -> pd.Series:
+    """The values with nulls in some rows, if their dtype has nulls."""
+    dtype, missing = values.dtype, np.array(mask)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        return values
+    if isinstance(dtype, pd.SparseDtype) or (dtype == "category" and missing.all()):
+        return values
+    if dtype == "object":
+        return pd.Series(np.where(missing, None, values), dtype=object)
+    return values.mask(missing)
 
 
 def same(found: pd.DataFrame, frame: pd.DataFrame) -> None:
@@ -102,7 +118,7 @@ def test_a_frame_comes_back_as_it_was(frame: pd.DataFrame) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_dtype(type: str, values: Any, dtypes: list[Any]) -> None:
+def test_every_dtype(type: str, values: Any, dtypes: list[Any], tmp_path: Path) -> None:
     for dtype in dtypes:
         if type == "int" and dtype == "double[pyarrow]":
             continue
@@ -111,6 +127,21 @@ def test_every_dtype(type: str, values: Any, dtypes: list[Any]) -> None:
             db["t"] = frame
             assert db["t"].dtypes == (type,)
             same(db["t"].df(), frame)
+            more = with_nulls(pd.concat([frame["x"]] * 2, ignore_index=True), [False] * 3 + [True])
+            db.insert("t", more)
+            nullable = bool(more.isna().any())
+            assert db.relations.schema("t").nullable == ((True,) if nullable else ())
+            same(db["t"].df(), more.to_frame("x"))
+            nulls = [None] if nullable else []
+            assert db["t"].sorted().fetchall()[2:] == [(each,) for each in nulls]
+            assert db["t"].to_arrow()["x"].null_count == len(nulls)
+            assert db["t"].to_polars()["x"].null_count() == len(nulls)
+            found = db["t"].to_numpy()["x"]
+            assert sum(value is None or value != value for value in found) == len(nulls)
+            assert db["t"].describe()["nulls"].tolist() == [len(nulls)]
+            db.save(path := tmp_path / "t.gdb")
+            with gd.connect(path) as again:
+                same(again["t"].df(), more.to_frame("x"))
 
 
 def test_units_of_numpy_alone() -> None:
@@ -199,6 +230,52 @@ def test_parquet_keeps_kinds(tmp_path: Any) -> None:
             ]
 
 
+NULLABLE = ["int", "float", "symbol", "bool", "timestamp", "date", "duration"]
+
+
+@settings(max_examples=cases(12, 4))
+@given(st.lists(st.lists(st.booleans(), min_size=7, max_size=7), min_size=1, max_size=6))
+def test_files_keep_nulls(masks: list[list[bool]]) -> None:
+    """Parquet, Arrow and JSON have nulls; in a CSV file they are empty cells without quotes."""
+    values = [(5, 0.5, "", True, MADE[0], dt.date(2024, 2, 29), pd.Timedelta("1h"))]
+    rows = [
+        tuple(None if null else value for null, value in zip(mask, values[0], strict=True))
+        for mask in masks
+    ]
+    with TemporaryDirectory() as folder, gd.connect(device="cpu") as db:
+        names = [f"c{at}" for at in range(7)]
+        columns = ", ".join(f"{n}: {kind}?" for n, kind in zip(names, NULLABLE, strict=True))
+        db.run(f".decl t({columns})")
+        db["t"] = rows
+        expected = db["t"].sorted().fetchall()
+        assert set(db["t"]) == {*rows}
+        dtypes = ["Int64", "Float64", "str", "boolean", "datetime64[ns]", object, "timedelta64[ns]"]
+        assert (
+            db["t"].df().dtypes.tolist()
+            == pd.DataFrame(columns=names)
+            .astype(dict(zip(names, dtypes, strict=True)))
+            .dtypes.tolist()
+        )
+        assert all(field.nullable for field in db["t"].to_arrow().schema)
+        for end in ("parquet", "arrow", "csv", "tsv", "json", "jsonl", "csv.gz"):
+            path = f"{folder}/t.{end}"
+            db.run(f'.output t("{path}")', name="out")
+            db.drop("t", only="data")
+            db["t"] = path
+            assert [str(row) for row in db["t"].sorted()] == [
+                str(tuple(utc(value) if end[0] in "ctj" else value for value in row))
+                for row in expected
+            ]
+            db["t"] = rows
+            if end in ("parquet", "arrow"):
+                db["u"] = path
+                assert db["u"].sorted().fetchall() == expected
+
+
+def utc(value: Any) -> Any:
+    return value.tz_localize("UTC") if isinstance(value, pd.Timestamp) else value
+
+
 MADE = pd.to_datetime(["2024-02-29 12:00", "2024-03-01 12:00"])
 
 
@@ -260,6 +337,9 @@ def test_rules_keep_zones() -> None:
             ("a(t) <- z(t, _), t > @2024-03-01.", ", Europe/Berlin"),
             ("a(t) <- t = @2024-03-01.", ", UTC"),
             ("?- n(t).", ""),
+            ("a(t + 3h) <- z(t, _).", ", Europe/Berlin"),
+            ("a(s) <- z(t, _), s - 1d = t.", ", Europe/Berlin"),
+            ("a(t - d) <- n(t), n(u), d = t - u.", ""),
         ]:
             frame = db.query(text).df()
             assert str(frame.dtypes.iloc[-1]) == f"datetime64[ns{zone}]"
@@ -306,6 +386,8 @@ def test_naive_and_zoned_times_are_not_compared() -> None:
             ("a(t) <- z(t), !n(t).", 18, "`t`", "a column of `n`"),
             ("a(t) <- z(t), n(u), distinct(t, u).", None, "`u`", "`t`"),
             ("a(s) <- z(t), n(u), s = seconds_between(t, u).", None, "`u`", "`t`"),
+            ("a(t - u) <- z(t), n(u).", None, "`u`", "`t`"),
+            ("a(t) <- z(t), n(u), t < u + 1h.", None, "`u + 1h`", "`t`"),
             ("a(t) <- n(t). a(t) <- z(t).", None, "`t`", "a column of `a`"),
         ]:
             with pytest.raises(gd.TypeMismatchError, match="a timestamp with the zone") as caught:

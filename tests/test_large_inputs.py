@@ -165,7 +165,7 @@ def test_errors_have_their_place(
     values[where] = None
     write(pa.table({"x": pa.array(range(90)), "y": pa.array(values)}), "f.parquet", 10)
     db = connected(spilled)
-    told = one_by_one(monkeypatch, lambda: db.load("f", "f.parquet"))
+    told = one_by_one(monkeypatch, lambda: db.load("f", "f.parquet", nulls="error"))
     assert len(set(told)) == 1
     assert f"f.parquet: row {where}, column 'y': a value is missing (None)" in told[0]
     assert "`y` in 1 row; 1 of 90 rows would be dropped" in told[0]
@@ -177,7 +177,7 @@ def test_errors_have_their_place(
     assert f"f.parquet: row {where}, column 'x': 9223372036854775808 does not fit" in told[0]
     write(pa.table({"x": pa.array(values)}), "g/a.parquet", 10)
     write(pa.table({"x": pa.array(range(90))}), "g/b.parquet", 10)
-    told = one_by_one(monkeypatch, lambda: db.load("f", "g"))
+    told = one_by_one(monkeypatch, lambda: db.load("f", "g", nulls="error"))
     assert len(set(told)) == 1
     assert "f" not in db
 

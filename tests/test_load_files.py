@@ -158,8 +158,8 @@ def test_empty_files() -> None:
             E,
             "e.csv:3:1: data error: column 1 'src': expected int, found ''\n"
             "  note: values are missing: `src` in 1 row; 1 of 2 rows would be dropped\n"
-            '  hint: columns=["dst"] loads the other columns; nulls="drop" drops these rows; '
-            'fill={"src": ...} fills them',
+            '  hint: columns=["dst"] loads the other columns; declare it src: int? '
+            'to keep nulls; nulls="drop" drops these rows; fill={"src": ...} fills them',
         ),
         (
             "\n\n1,2\n\n3,4.5\n",
@@ -189,7 +189,8 @@ def test_empty_files() -> None:
             decl(x="float"),
             "e.csv:3:1: data error: column 1 'x': expected float, found 'nan'\n"
             "  note: values are missing: `x` in 1 row; 1 of 2 rows would be dropped\n"
-            '  hint: nulls="drop" drops these rows; fill={"x": ...} fills them',
+            '  hint: null="nan" keeps cells with this word as nulls; declare it x: float? to keep '
+            'nulls; nulls="drop" drops these rows; fill={"x": ...} fills them',
         ),
         (
             "x\n1e400\n",
@@ -331,7 +332,8 @@ def test_a_late_cell_decides() -> None:
     assert refused(many + "NA\n") == (
         "e.csv:1002:1: data error: column 1 'x': found 'NA' in a column of type int\n"
         "  note: values are missing: `x` in 1 row; 1 of 1,001 rows would be dropped\n"
-        '  hint: nulls="drop" drops these rows; fill={"x": ...} fills them'
+        '  hint: null="NA" keeps cells with this word as nulls; nulls="drop" drops these rows; '
+        'fill={"x": ...} fills them'
     )
     assert refused(many + f"{2**64}\n") == (
         f"e.csv:1002:1: data error: column 1 'x': {2**64} does not fit into 64 bits\n"

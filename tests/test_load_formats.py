@@ -87,7 +87,7 @@ def test_json_of_columns() -> None:
     ],
 )
 def test_bad_json(name: str, text: str, message: str) -> None:
-    assert refused(text, name=name) == message
+    assert refused(text, name=name, nulls="error") == message
 
 
 def test_bad_json_text() -> None:

@@ -241,7 +241,7 @@ def test_graph_with_weights() -> None:
     graph.add_edge(1, 2, weight=2.5)
     declared = decl(s="int", t="int", weight="float")
     assert to_rows(load(graph, declared=declared)) == [(1, 2, 2.5)]
-    assert refused_data(graph, columns=["s", "t", "cost"]) == (
+    assert refused_data(graph, columns=["s", "t", "cost"], nulls="error") == (
         "data error: data: row 0, column 'cost': a value is missing (None)\n"
         "  note: values are missing: `cost` in 1 row; 1 of 1 row would be dropped\n"
         '  hint: columns=["s", "t"] loads the other columns; nulls="drop" drops these rows; '

@@ -66,8 +66,9 @@ def test_the_first_file_with_rows_tells_the_types() -> None:
     write("E/1.parquet", x=[1.5])
     assert rows_of("E") == [(1.5,)]
     write("E/2.parquet", x=[0.5, None])
+    assert rows_of("E", nulls="drop") == [(0.5,), (1.5,)]
     with pytest.raises(DataError, match=r"E/2.parquet: row 1, column 'x': a value is missing"):
-        read_table("E")
+        read_table("E", LoadOptions(nulls="error"))
     write("E/2.parquet", x=["two"])
     with pytest.raises(DataError, match=r"E/2.parquet: row 0, .*expected float, found .*'two'"):
         read_table("E")

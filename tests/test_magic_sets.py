@@ -35,7 +35,7 @@ from tests.cases import share
 from tests.draw import PROFILES, Drawn
 from tests.draw_rules import LITTLE, Drawing, Profile
 from tests.oracle import TooLong, evaluate
-from tests.oracle_values import Failure, Ts, Value, canonical
+from tests.oracle_values import Dur, Failure, Ts, Value, canonical
 from tests.reduce import reduced
 from tests.test_engine_oracle import REFUSALS, frame, plain
 
@@ -76,7 +76,7 @@ def _ask(random: Random, drawing: Drawing, wanted: Any) -> Rule:
         choice = random.randrange(4)
         if choice == 0 or (choice == 1 and not places):
             value = random.choice(LITTLE[kind])
-            constant: Any = value.ns if isinstance(value, Ts) else value
+            constant: Any = value.ns if isinstance(value, Ts | Dur) else value
             args.append(Const(kind, constant))
         elif choice == 1:  # from another atom
             name, column = random.choice(places)

@@ -41,14 +41,16 @@ def test_a_graph_goes_in_and_comes_out(kind: Any) -> None:
     assert type(back) is kind
 
 
-def test_missing_attributes_are_errors_dropped_or_filled() -> None:
+def test_missing_attributes_are_nulls_errors_dropped_or_filled() -> None:
     db = gd.connect()
     db["E"] = [(0, 0)]
     columns = ["s", "t", "km"]
     with pytest.raises(gd.DataError, match="person: row 0, column 'age'") as caught:
-        db.load("E", people(), columns=columns, nodes="person")
+        db.load("E", people(), columns=columns, nodes="person", nulls="error")
     assert "columns=" not in str(caught.value)  # these are the columns of the edges
     assert list(db) == ["E"] and len(db["E"]) == 1  # nothing is loaded
+    db.load("E", people(), columns=columns, nodes="person")
+    assert (1, "ann", None) in db["person"].fetchall() and len(db["person"]) == 4
     db.load("E", people(), columns=columns, nodes="person", fill={"age": -1, "km": 1})
     assert (1, "ann", -1) in db["person"].fetchall() and len(db["person"]) == 4
     with pytest.warns(gd.ProgramWarning, match="person: 2 of 4 rows dropped"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
 
+import networkx as nx
 import pandas as pd
 import pytest
 
 import gdatalog as gd
 from gdatalog.cancellation import Watch
+from gdatalog.notebook import help
 from gdatalog.notebook.progress_bar import ProgressBar, bundle
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
@@ -317,6 +320,19 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert notebook.out == "E(who: symbol, whom: symbol): 5 rows\n"
     notebook.run("%datalog_load follows --columns a,b")
     assert notebook.out == "follows(a: symbol, b: symbol): 5 rows\n"
+    notebook.variables.update(ages=pd.DataFrame({"n": ["a", "a", "b"], "age": [3, 3, None]}))
+    notebook.run("%datalog_load ages --fill age=0 --row_id true")
+    assert notebook.out == "ages(n: symbol, age: float): 3 rows\n"
+    notebook.run("%datalog_load ages --nulls drop --row_id id")
+    assert notebook.out.endswith("ages(id: int, n: symbol, age: float): 2 rows\n")
+    graph = nx.DiGraph([(("a", 1), ("b", 2))])
+    graph.add_node(("c", 3), color="red")
+    notebook.variables.update(graph=graph)
+    notebook.run("%datalog_load E graph --tuples --nodes N --fill color=none")
+    assert notebook.out.splitlines() == [
+        "E(source0: symbol, source1: int, target0: symbol, target1: int): 1 row",
+        "N(node0: symbol, node1: int, color: symbol): 3 rows",
+    ]
     told = fails(notebook, "%datalog_load E folows")
     assert "neither a variable nor a file 'folows'" in told and "did you mean follows?" in told
     assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
@@ -464,3 +480,8 @@ def test_a_bar_comes_late_and_goes() -> None:
         assert watch.seconds is not None
     bar.end()
     assert shown.empty() and watch.seconds is None
+
+
+def test_load_has_all_options() -> None:
+    of_python = {*inspect.signature(gd.Database.load).parameters} - {"self", "name", "on_progress"}
+    assert of_python <= {action.dest for action in help.LOAD._actions}

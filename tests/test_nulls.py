@@ -1,4 +1,4 @@
-"""Missing values: refused with what they cost, dropped, or filled, wherever data comes from."""
+"""Missing values: kept, refused with what they cost, dropped, or filled, wherever data is from."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ def all_forms(folder: Path) -> list[Any]:
 def test_the_error_tells_what_it_would_cost(tmp_path: Path) -> None:
     for data in all_forms(tmp_path):
         declared = decl(id="int", post="int", text="symbol")
-        told = refused_data(
-            data, declared=declared if isinstance(data, list | np.ndarray) else None
-        )
+        strict = declared if isinstance(data, list | np.ndarray) else None
+        told = refused_data(data, nulls="error", declared=strict)
         if isinstance(data, pd.DataFrame) and data["post"].dtype == float:
             assert "found the float" not in told
         assert (
@@ -73,6 +72,46 @@ def test_the_error_tells_what_it_would_cost(tmp_path: Path) -> None:
             'hint: columns=["id"] loads the other columns; nulls="drop" drops these rows; '
             'fill={"post": ...} fills them'
         ) in told
+
+
+def test_facts_files_have_nulls_by_a_word(tmp_path: Path) -> None:
+    (tmp_path / "p.facts").write_text("1\tNULL\t5\n2\t\tNULL\n")
+    path = f'filename="{tmp_path}/p.facts"'
+    with gd.connect() as db:
+        text = f".decl p(a: int, b: symbol?, c: int?)\n.input p({path}{{}})\n?- p."
+        assert db.query(text.format(', null="NULL"')).sorted().fetchall() == [
+            (1, None, 5), (2, "", None),
+        ]  # fmt: skip
+        with pytest.raises(gd.DataError, match=r'null="..." is a word for nulls'):
+            db.query(text.format(""))
+        db["r"] = [(1, None, "")]
+        with pytest.raises(gd.DataError, match="column 'column1' holds a null, which a facts file"):
+            db.run(f'.output r(filename="{tmp_path}/r.facts")')
+        db.run(f'.output r(filename="{tmp_path}/r.facts", null="-")')
+        assert (tmp_path / "r.facts").read_text() == "1\t-\t\n"
+        db["r"] = [("-",), (None,)]
+        with pytest.raises(gd.DataError, match="the text '-', which stands for a null"):
+            db.run(f'.output r(filename="{tmp_path}/r.facts", null="-")')
+
+
+def test_rows_that_are_inserted(tmp_path: Path) -> None:
+    with gd.connect() as db:
+        db["t"] = [(1, "a")]
+        db.insert("t", [(None, "b"), (2, None)])
+        assert db.relations.schema("t").nullable == (True, True)
+        assert db["t"].sorted().fetchall() == [(1, "a"), (2, None), (None, "b")]
+        assert repr(db.relations) == "t(column0: int?, column1: symbol?)"
+        assert "│    null │ b       │" in str(db["t"]) and ">null</span>" in db["t"]._repr_html_()
+        db.run(".decl d(a: int, b: int?)")
+        db["d"] = [(1, 2)]
+        assert db["d"].df().dtypes.tolist() == ["int64", "Int64"]  # by the schema, not by rows
+        db.insert("d", [(5, None)])
+        with pytest.raises(gd.DataError, match=r"(?s)'a' is missing.*declare it a: int\?"):
+            db.insert("d", [(None, 5)])
+        with pytest.raises(gd.DataError, match="9223372036854775807: its key is that of a null"):
+            db.insert("d", [(5, 2**63 - 1)])
+        db.insert("d", [(2**63 - 1, 5)])
+        assert len(db["d"]) == 3
 
 
 def test_columns_that_nobody_asks_for_may_have_nulls(tmp_path: Path) -> None:
@@ -119,6 +158,9 @@ def test_cells_of_text_files(tmp_path: Path) -> None:
     assert to_rows(load(path, nulls="drop")) == [(2, 7, ""), (3, 8, "c")]
     told = refused_data(path)
     assert "values are missing: `post` in 2 rows; 2 of 4 rows would be dropped" in told
+    assert f"{path}:5:3: data error: column 2 'post': found 'NA' in a column of type int" in told
+    assert 'null="NA" keeps cells with this word as nulls' in told
+    told = refused_data(path, nulls="error")
     assert f"{path}:2:3: data error: column 2 'post': found '' in a column of type int" in told
     filled = load(path, fill={"post": 0, "text": "?"})
     assert to_rows(filled) == [(1, 0, "a"), (2, 7, "?"), (3, 8, "c"), (4, 0, "?")]
@@ -154,7 +196,8 @@ def test_places_are_those_of_the_data() -> None:
 def test_what_cannot_be_said() -> None:
     with gd.connect() as db:
         for said, told in [
-            ({"nulls": "keep"}, "there is no nulls='keep'"),
+            ({"nulls": "ignore"}, "there is no nulls='ignore'"),
+            ({"null": 3}, "null is the word for nulls in a text file, found 3"),
             ({"fill": {"y": 0}}, "fill names no column of the relation: 'y'"),
             ({"fill": 0}, "fill is a dict"),
         ]:

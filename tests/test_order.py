@@ -8,6 +8,7 @@ from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -179,6 +180,16 @@ def test_explain_tells_what_is_expected() -> None:
         assert re.search(r"y in E\{0 < 1\}\(x, \[y\]\), cut to y > x +~1,200\n", shown)
         db["one"] = [(1,)]
         assert re.search(r"x in one\(\[x\]\) +~1\n", str(db.explain("p(x, 2) <- one(x).")))
+
+
+def test_a_window_cuts_the_last_variable_on_both_sides() -> None:
+    random = np.random.default_rng(0)
+    times = random.integers(0, 10**15, 4000).view("M8[ns]")
+    with gd.connect(device="cpu") as db:
+        db["pay"] = pd.DataFrame({"a": random.integers(0, 20, 4000), "t": times})
+        for head in ("n(count())", "n(a, count())"):
+            text = f"{head} <- pay(a, t1), pay(a, t2), t1 <= t2 <= t1 + 12h."
+            assert "t2 in pay(a, [t2]), cut to t2 >= t1, t2 <= t1 + 12h" in str(db.explain(text))
 
 
 # ----------------------------------------------------------------------------- what must follow

@@ -13,7 +13,7 @@ from benchmarks.gpu.clocks import Clocked
 from benchmarks.graphs import Graph
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main, without_pages
-from benchmarks.papers.bench import Bench
+from benchmarks.papers.bench import Bench, driver_of
 from benchmarks.papers.report import NO_TIME, PAPERS, Row, read, tables
 from gdatalog import patterns
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -79,10 +79,30 @@ def test_on_a_gpu(
 ON_A_GPU = {
     "wu": [wu.PAIRWISE, wu.LFTJ, wu.WARP, wu.CPU, "64 bits", "case 3", "breadth-first by one lane"],
     "cuts": ["lanes to a subtree", "blocks", "rows of a chunk", "level 5"],
-    "t_dfs": ["P12, ", "looks each 0.1 ms", "a time limit of 0.1 ms", "1/16 of whole stacks"],
-    "gamma": [*gamma.WAYS, *gamma.DEVICES[:2], "4,096 rows", *gamma.PARTS],
+    "t_dfs": [
+        "P12, ",
+        "looks each 0.1 ms",
+        "half of the rest",
+        "a time limit of 0.1 ms",
+        "a new kernel after 1 ms",
+        "1/16 of whole stacks",
+    ],
+    "gamma": [*gamma.WAYS, *gamma.DEVICES[:2], "counted first", "4,096 rows", *gamma.PARTS],
     "kudu": ["4-motifs", "clique5"],
 }
+
+
+@needs_compiler
+def test_what_is_left_is_for_new_kernels() -> None:
+    host = Bench(device="cuda", connect=on_host)
+    graph, pattern = bench._made("a graph", 40, 300), patterns.named("P6")
+    with host.database(graph) as db, t_dfs.new_kernels():
+        host.fill()
+        db.workspace.force(algebra="never", strategy="lftj", tile=32)
+        db.workspace.tune(tile_shares_after=1)
+        assert db.count(pattern) == bench.brute(pattern, graph)
+        launches, _ = driver_of(db).take()
+    assert launches > 1
 
 
 def test_a_run_keeps_other_papers_results(tmp_path: Path) -> None:
@@ -109,7 +129,8 @@ def test_a_run_goes_on_where_another_ended(
     """A row that has been measured is not measured again, and rows printed elsewhere are added."""
     asked = ["wu", "--small", "--go-on", "--lines", "--out"]
     assert main([*asked, str(tmp_path / "a"), "--minutes", "0"]) == 0
-    assert not capsys.readouterr().out  # no time: nothing was measured
+    assert main([*asked, str(tmp_path / "a"), "--table", "none"]) == 0
+    assert not capsys.readouterr().out  # no time, no table: nothing was measured
     assert NO_TIME in (tmp_path / "a" / "README.md").read_text()
     assert main([*asked, str(tmp_path / "b")]) == 0
     first, *_, last = capsys.readouterr().out.splitlines(keepends=True)

@@ -126,6 +126,26 @@ def test_timestamps() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "nanoseconds"),
+    [
+        ("3h", 3 * 3600 * 10**9), ("90s", 90 * 10**9), ("2w", 14 * 86_400 * 10**9),
+        ("1500ms", 1_500_000_000), ("5m", 300 * 10**9), ("1d12h", 36 * 3600 * 10**9),
+        ("1_000us", 1_000_000), ("7ns", 7), ("-90s", -90 * 10**9),
+    ],
+)  # fmt: skip
+def test_durations(source: str, nanoseconds: int) -> None:
+    assert expr(source) == Const("duration", nanoseconds)
+    fact = parse(f"p({source}).").statements[0]
+    assert fact == parse(f"p( /**/ {source}).").statements[0]  # the grammar reads this one
+    assert parse(format_node(fact)).statements[0] == fact
+
+
+def test_floats_are_no_durations() -> None:
+    assert expr("3e5") == Const("float", 3e5)
+    assert expr("x - 3h") == FunctionCall("-", (x, Const("duration", 3 * 3600 * 10**9)))
+
+
 @pytest.mark.parametrize("name", ["x", "X", "_x", "x?", "?x", "x1_?", "é", "__", "in", "max", "E"])
 def test_variables(name: str) -> None:
     assert expr(name) == Var(name)

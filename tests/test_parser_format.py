@@ -266,6 +266,12 @@ def test_expressions_print_with_the_fewest_parentheses(text: str) -> None:
     "text",
     [
         "e(1, 2).",
+        "e(1, null).",
+        "p(x, null) <- E(x, y), y = null, null != coalesce(x, null).",
+        "p(x, y) <- A(x), optional B(x, y).",
+        "p(x, y) <- A(x), optional { B(x, y), !C(y) ; B(y, x) }, optional { optional C(x) }.",
+        "optional(x) <- optional(y), optional, x = optional.",
+        '.decl D(x: int?, "the y": symbol?)',
         "p(x), q(x) <- E(x, _).",
         "p(x) <- A(x), (B(x) ; C(x), D(x)).",
         "p(x) <- A(x), B(x) ; C(x).",

@@ -59,7 +59,7 @@ MISSING_HINT = (
 )
 def test_missing_values(values: Any, shown: str) -> None:
     message = f"row 1, column 'second': a value is missing ({shown})"
-    assert refused_data({"first": [1, 2], "second": values}) == (
+    assert refused_data({"first": [1, 2], "second": values}, nulls="error") == (
         f"data error: data: {message}" + MISSING_HINT
     )
 

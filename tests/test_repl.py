@@ -296,11 +296,11 @@ def test_describe(talk):
     )  # fmt: skip
     assert code == 1
     assert out.split("\n\n") == [
-        "column  type    distinct  least  greatest\n"
-        "c0      int            3  1      12\n"
-        "c1      symbol         2  a      b\n3 rows",
+        "column  type    nulls  distinct  least  greatest\n"
+        "c0      int         0         3  1      12\n"
+        "c1      symbol      0         2  a      b\n3 rows",
         "1 row",
-        "column  type  distinct  least  greatest\nx       int          0\n0 rows\n",
+        "column  type  nulls  distinct  least  greatest\nx       int       0         0\n0 rows\n",
     ]
     assert "there is no relation 'nope'" in err
 

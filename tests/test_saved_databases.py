@@ -302,8 +302,8 @@ def test_manifests_that_no_save_wrote(saved: str) -> None:
         return lambda said: said["relations"]["E"].update(change)
 
     files = json.loads(whole)["relations"]["E"]["files"]
-    newer = told(lambda said: said.update(format=2, gdatalog="9.1"))
-    assert "in format 2" in newer and "open it with gdatalog 9.1 or a later version" in newer
+    newer = told(lambda said: said.update(format=99, gdatalog="9.1"))
+    assert "in format 99" in newer and "open it with gdatalog 9.1 or a later version" in newer
     for change in (
         of_e(rows=3), of_e(rows=-1), of_e(types=["int", "symbol", "float", "money"]),
         of_e(types=["float", "symbol", "float", "bool"]), of_e(files=files[:2]),

@@ -157,7 +157,7 @@ def test_facts_hold_no_tab_and_no_newline(text: str) -> None:
 def test_refused_options() -> None:
     for name, options, message in [
         ("r.xyz", {}, "r.xyz: the name does not tell the format"),
-        ("r.json", {"header": True}, "r.json: delimiter and header have no meaning for json"),
+        ("r.json", {"header": True}, "r.json: delimiter, header and null have no meaning for json"),
         ("r", {"format": "xml"}, "there is no format 'xml'"),
         ("r.csv", {"delimiter": "ab"}, "a delimiter is one ASCII character, found 'ab'"),
         ("r.parquet.gz", {}, "r.parquet.gz: parquet files are not packed again"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import gdatalog as gd
@@ -32,6 +33,7 @@ from benchmarks.papers.report import (
     merged,
     page,
     read,
+    stopped_after,
     write,
 )
 from gdatalog.gpu_ops.device import Gpu
@@ -74,15 +76,20 @@ def main(
     parser.add_argument("--small", action="store_true", help="tiny graphs: to see that all runs")
     parser.add_argument("--full", action="store_true", help="larger graphs too")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:N")
-    parser.add_argument("--cap", type=float, default=20.0, help="seconds after which a run stops")
+    parser.add_argument(
+        "--cap", type=float, help="seconds after which a run stops (default: 20; on a GPU 5)"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="for each paper (default: 5)")
     parser.add_argument("--out", type=Path, help="the folder of the report")
+    parser.add_argument("--table", default="", metavar="TEXT", help="only tables named so")
     parser.add_argument("--go-on", action="store_true", help="measure what the last run has not")
     parser.add_argument("--lines", action="store_true", help="print each row as a line of JSON")
     parser.add_argument("--merge", type=Path, metavar="FILE", help="only add such lines of a file")
     options = parser.parse_args(arguments)
     if unknown := set(options.papers) - set(PAPERS):
         parser.error(f"no paper {', '.join(sorted(unknown))}; there are {', '.join(PAPERS)}")
+    usual = 20.0 if options.device == "cpu" else 5.0
+    options.cap = usual if options.cap is None else options.cap
     out = options.out or (None if options.small else OUT)
     earlier = read(out) if out is not None else []
     if options.merge is not None:
@@ -104,26 +111,36 @@ def main(
         (row.table, row.work): row.answer
         for run in earlier
         for row in run.rows
-        if run.kind == "cpu" != kind and row.checked and not row.trouble
+        if run.kind == "cpu" != kind and row.answer is not None and not row.trouble
+    }
+    bench.supports = {
+        row.work: row.more["supports"]
+        for run in earlier
+        for row in run.rows
+        if "supports" in row.more and not row.trouble
     }
     command = "python -m benchmarks.papers"
     command += " --go-on" if options.go_on else ""
     command += " --full" if options.full else ""
+    command += f" --table '{options.table}'" if options.table else ""
     command += f" --device {options.device}" if options.device != "cpu" else ""
-    for name in ("cap", "minutes"):
-        if (told := getattr(options, name)) != parser.get_default(name):
+    for name, default in (("cap", usual), ("minutes", parser.get_default("minutes"))):
+        if (told := getattr(options, name)) != default:
             command += f" --{name} {told:g}"
-    runs = []
+    runs, began = [], perf_counter()
     for name in options.papers or PAPERS:
-        bench.begin(options.minutes)
+        bench.begin(options.minutes, options.table)
         bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
         rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
             rows.append(row)
+            if bench.done.get(row.key) is row:
+                continue
             shown = row.trouble or f"{row.answer or row.more} (cold {row.cold or 0:.3g} s)"
-            print(f"{row.table}: {row.work}: {shown}", file=sys.stderr)
-            if options.lines and bench.done.get(row.key) is not row and row.trouble != NO_TIME:
+            took = f"{perf_counter() - began:.1f} s"
+            print(f"{took}: {row.table}: {row.work}: {shown}", file=sys.stderr)
+            if options.lines and row.trouble != NO_TIME:
                 told = Run(name, kind, f"{command} {name}", options.cap, facts, [row])
                 print(line(told), flush=True)
         runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
@@ -139,8 +156,7 @@ def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tup
     """The rows that a paper has already, by what they are of; what was stopped is tried again if it
     may take longer now."""
     rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]
-    stopped = f"stopped after {cap:g} s"
-    return {row.key: row for row in rows if row.trouble in ("", stopped)}
+    return {row.key: row for row in rows if not row.trouble or stopped_after(row) >= cap}
 
 
 if __name__ == "__main__":

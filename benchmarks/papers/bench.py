@@ -16,7 +16,7 @@ from benchmarks import memory
 from benchmarks.columns import Array
 from benchmarks.gpu.clocks import Clocked, empty_pool, pool_bytes
 from benchmarks.graphs import Graph, graph, skewed
-from benchmarks.papers.report import NO_TIME, Row
+from benchmarks.papers.report import NO_TIME, Row, stopped
 from benchmarks.patterns import KNOWN
 from gdatalog.patterns import Pattern
 from gdatalog.patterns.shapes import Shape, embeddings
@@ -34,7 +34,8 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class Bench:
     """`cap`: seconds after which a run is stopped. `connect` opens databases. `known`: answers that
-    the CPU has found, by table and work. `done`: rows of an earlier run that this one goes on."""
+    the CPU has found, by table and work. `done`: rows of an earlier run that this one goes on.
+    `supports`: the sum of those of frequent patterns, by their work."""
 
     small: bool = False
     full: bool = False
@@ -43,10 +44,16 @@ class Bench:
     connect: Callable[..., gd.Database] = gd.connect
     known: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     done: Mapping[tuple[str, str], Row] = field(default_factory=dict)
+    supports: dict[str, str] = field(default_factory=dict)
     _until: float = float("inf")
+    _table: str = ""
+    _made: dict[Any, Any] = field(default_factory=dict)  # graphs, and their columns
+    _fill: Callable[[], None] | None = None  # gives a database its data, once it is asked
 
-    def begin(self, minutes: float) -> None:
-        """A paper begins, which has so many minutes: nothing starts that might end after them."""
+    def begin(self, minutes: float, table: str = "") -> None:
+        """A paper begins, which has so many minutes: nothing starts that might end after them.
+        `table`: only tables whose names have this text are measured."""
+        self._table = table
         self._until = perf_counter() + max(0.0, 60 * minutes - 1.5 * self.cap)
 
     @property
@@ -66,7 +73,14 @@ class Bench:
     def graph(self, name: str) -> Graph:
         if self.small:
             return _made("a small graph", *SMALL)
-        return graph(name)
+        return self.made(name, lambda: graph(name))
+
+    def made(self, key: Any, make: Callable[[], T]) -> T:
+        """What is made the first time only."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found
 
     def graphs(self, *names: str) -> list[Graph]:
         """Those that fit, and with `full` the larger ones."""
@@ -79,6 +93,9 @@ class Bench:
 
     def labelled(self, name: str) -> tuple[Graph, Array]:
         """A graph whose vertices have labels of their own; or a made up one."""
+        return self.made(("labelled", name), lambda: self._labelled(name))
+
+    def _labelled(self, name: str) -> tuple[Graph, Array]:
         if not self.small and data.FOLDER and (data.FOLDER / data.graph_path(name)).exists():
             _, u, v = data.graph(name)
             return Graph(name, u, v), data.labels(name)
@@ -92,12 +109,26 @@ class Bench:
     def database(
         self, of: Graph, labels: Array | None = None, **options: Any
     ) -> Iterator[gd.Database]:
+        """A database that gets the graph when it is first asked: earlier rows need none."""
         told = {"device": self.device, "timeout": self.cap, **options}
-        with self.connect(**told) as db:
-            db["E"] = of.columns()["E"]
+
+        def fill() -> None:
+            db["E"] = self.made(id(of), lambda: (of, of.columns()["E"]))[1]  # keeps its id
             if labels is not None:
                 db["L"] = {"v": np.arange(len(labels)), "l": labels}
-            yield db
+
+        with self.connect(**told) as db:
+            self._fill = fill
+            try:
+                yield db
+            finally:
+                self._fill = None
+
+    def fill(self) -> None:
+        """Gives the open database its data, if it has none yet."""
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill()
 
     # ------------------------------------------------------------------------------ figures
 
@@ -105,9 +136,10 @@ class Bench:
         """Asks once, and then again while that is quick."""
         if (done := self.done.get(row.key)) is not None:
             return done
-        if self.late:
+        if self.late or self._table not in row.table:
             row.trouble = NO_TIME
             return row
+        self.fill()
         driver = driver_of(db)
         clocks = driver if isinstance(driver, Clocked) else None
         try:
@@ -125,7 +157,7 @@ class Bench:
                 seconds.append(again)
             row.warm = min(seconds)
         except gd.TimeLimitError:
-            row.trouble = f"stopped after {self.cap:g} s"
+            row.trouble = stopped(self.cap)
         except (gd.Error, MemoryError) as error:
             row.trouble = str(error).splitlines()[0]
         return row
@@ -145,8 +177,7 @@ class Bench:
         """The count by another way, and which: by trying all, as it is known, by enumeration."""
         if self.small:
             return brute(pattern, of, labels), "brute force"
-        known = KNOWN.get((of.name, NAMES.get(pattern.name, pattern.name)))
-        if known is not None and not pattern.labels:
+        if (known := known_count(pattern, of)) is not None:
             return known, "known"
         if (row.table, row.work) in self.known:
             return self.known[row.table, row.work], "the CPU"
@@ -169,6 +200,13 @@ class Bench:
 def driver_of(db: gd.Database) -> Any:
     """What drives the database's GPU; None on the CPU, and of several GPUs."""
     return getattr(db.workspace.device, "driver", None)
+
+
+def known_count(pattern: Pattern, of: Graph) -> int | None:
+    """How often a pattern occurs in a graph, where others have counted it."""
+    if pattern.labels:
+        return None
+    return KNOWN.get((of.name, NAMES.get(pattern.name, pattern.name)))
 
 
 def _made(name: str, vertices: int, edges: int) -> Graph:

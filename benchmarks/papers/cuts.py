@@ -38,7 +38,7 @@ def run(bench: Bench) -> Iterator[Row]:
         with bench.database(graph) as db:
             for pattern in queries:
                 yield bench.counted("cuTS: queries", pattern, graph, db)
-    for name in bench.few(GRAPHS):
+    for name in bench.few(GRAPHS) if not bench.on_gpu else ():  # the words are the same
         graph = bench.graph(name)
         with bench.database(graph) as db:
             for pattern in queries:
@@ -47,12 +47,17 @@ def run(bench: Bench) -> Iterator[Row]:
 
 def _table_1(bench: Bench, graph: Graph) -> Iterator[Row]:
     """Partial matches of a clique among the vertices with enough neighbours."""
+    work = f"clique{CLIQUE}, {graph.name}"
+    done = [bench.done.get((TABLE_1, f"{work}, level {at + 1}")) for at in range(CLIQUE)]
+    if all(done):
+        yield from (row for row in done if row)
+        return
     degrees = np.bincount(np.concatenate([graph.u, graph.v]))
     candidates = degrees >= CLIQUE - 1
     among = candidates[graph.u] & candidates[graph.v]
     kept = Graph(graph.name, graph.u[among], graph.v[among], graph.real)
     matches = [int(candidates.sum()), 2 * len(kept.u)]
-    row = Row(TABLE_1, f"clique{CLIQUE}, {graph.name}")
+    row = Row(TABLE_1, work)
     with bench.database(kept) as db:
         cliques = [clique(size) for size in range(3, CLIQUE + 1)]
         row = bench.timed(row, db, lambda db: db.count(cliques))
@@ -65,7 +70,7 @@ def _table_1(bench: Bench, graph: Graph) -> Iterator[Row]:
     rows = tree = 0
     for level, (count, theirs) in enumerate(zip(matches, THEIRS, strict=True), 1):
         rows, tree = rows + level * count, tree + 2 * count
-        told = Row(TABLE_1, f"{row.work}, level {level}", count, row.checked)
+        told = Row(TABLE_1, f"{work}, level {level}", count, row.checked)
         told.more = {"words as rows": f"{rows:,}", "as a tree": f"{tree:,}"}
         if graph.name == "email-Enron":
             told.checked = "the paper's words"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.machine import Facts, named, rough
@@ -20,6 +21,16 @@ PAPERS = {
 }
 RESULTS = "results.json"
 NO_TIME = "no time was left"
+# Tables of the same works in several ways.
+COMPARED = (
+    "T-DFS: sharing",
+    "T-DFS: stacks",
+    "GAMMA: the pool of results",
+    "GAMMA: parts of breadth-first",
+    "GAMMA: a tenth of the memory",
+    "GAMMA: several GPUs",
+    "Kudu: workers",
+)
 _HEAD = """# The tables of papers
 
 The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
@@ -54,6 +65,21 @@ class Row:
     @property
     def key(self) -> tuple[str, str]:
         return self.table, self.work
+
+
+def stopped(seconds: float) -> str:
+    """The trouble of a row that took too long."""
+    return f"stopped after {seconds:g} s"
+
+
+def stopped_after(row: Row) -> float:
+    """The seconds after which a row was stopped; 0 if it was not.
+
+    >>> stopped_after(Row("", "", trouble=stopped(2.5))), stopped_after(Row("", ""))
+    (2.5, 0.0)
+    """
+    words = row.trouble.split()
+    return float(words[2]) if words[:2] == ["stopped", "after"] else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +122,23 @@ def added(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
         rows = {row.key: row for row in runs[run.key].rows} if run.key in runs else {}
         rows |= {row.key: row for row in run.rows}
         runs[run.key] = replace(run, rows=list(rows.values()))
-    return merged((), list(runs.values()))
+    return merged((), [_compared(run, runs) for run in runs.values()])
+
+
+def _compared(run: Run, runs: Mapping[tuple[int, str], Run]) -> Run:
+    """A GPU's rows that nothing has checked are compared with those of the CPU, if it has them."""
+    key = run.key[0], "cpu"
+    if run.kind == "cpu" or key not in runs:
+        return run
+    known = {row.key: row.answer for row in runs[key].rows if not row.trouble}
+    rows = []
+    for row in run.rows:
+        told = None if row.trouble or row.checked else known.get(row.key)
+        if told is not None:
+            wrong = "" if told == row.answer else f"WRONG: {told} by the CPU"
+            row = replace(row, checked="the CPU", trouble=wrong)
+        rows.append(row)
+    return replace(run, rows=rows)
 
 
 def line(run: Run) -> str:
@@ -128,7 +170,7 @@ def page(runs: Sequence[Run]) -> str:
         on = run.machine.get("GPU") if run.kind != "cpu" else None
         where = f"{on}, {named(run.machine)}" if on else named(run.machine)
         lines.append(f"\n## {PAPERS[run.paper]}, on {run.kind}\n")
-        lines.append(f"`{run.command}`, on {where}. Runs were stopped after {run.cap:g} s.\n")
+        lines.append(f"`{run.command}`, on {where}.\n")
         lines += [rough(run.machine)] if rough(run.machine) else []
         lines.append(", ".join(f"{key}: {value}" for key, value in run.machine.items()) + ".")
         lines += tables(run.rows)
@@ -145,10 +187,43 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
         every = ["work", "answer", "checked by", *more, *times]
         names = [name for name in every if any(one.get(name) for one in cells)]
         yield f"\n### {table}\n"
-        yield f"| {' | '.join(names)} |"
-        yield f"| --- |{' ---: |' * (len(names) - 1)}"
-        for one in cells:
-            yield f"| {' | '.join(one.get(name, '') for name in names)} |"
+        yield from _lines(names, cells)
+        if table in COMPARED and (means := list(_means(mine))):
+            yield "\nGeometric means, of the works that both have:\n"
+            yield from _lines(list(means[0]), means)
+
+
+def _lines(names: Sequence[str], cells: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    yield f"| {' | '.join(names)} |"
+    yield f"| --- |{' ---: |' * (len(names) - 1)}"
+    for one in cells:
+        yield f"| {' | '.join(one.get(name, '') for name in names)} |"
+
+
+def _means(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """How many times as long as the first way each other one takes. A row's work ends with its
+    way.
+
+    >>> works = ("P1, a way", 2.0), ("P1, other", 8.0), ("P2, a way", 1.0), ("P2, other", 1.0)
+    >>> list(_means([Row("", work, warm=seconds) for work, seconds in works]))
+    [{'way': 'other', 'warm, by a way': '2.00x', 'kernels, by a way': '', 'works': '2'}]
+    """
+    ways: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        work, _, way = row.work.rpartition(", ")
+        ways.setdefault(way, {})[work] = row
+    first, *others = ways
+    for way in others:
+        both = [(ways[way][work], row) for work, row in ways[first].items() if work in ways[way]]
+        warm = [row.warm / by.warm for row, by in both if row.warm and by.warm]
+        kernels = [row.kernels / by.kernels for row, by in both if row.kernels and by.kernels]
+        if warm:
+            yield {
+                "way": way,
+                f"warm, by {first}": f"{geometric_mean(warm):.2f}x",
+                f"kernels, by {first}": f"{geometric_mean(kernels):.2f}x" if kernels else "",
+                "works": str(len(warm)),
+            }
 
 
 def _cells(row: Row) -> dict[str, str]:

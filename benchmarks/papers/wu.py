@@ -56,11 +56,12 @@ def run(bench: Bench) -> Iterator[Row]:
 
 @dataclass(slots=True)
 class Curves:
-    """`seconds`: by clique, bits, edges and side. `answers`: the first by clique and edges, with
-    the side that gave it."""
+    """`seconds`, `kernels`: by clique, bits, edges and side. `answers`: the first by clique and
+    edges, with the side that gave it."""
 
     bench: Bench
     seconds: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
+    kernels: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
     answers: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
 
     def sides(self, size: int, bits: int, edges: int) -> Iterator[Row]:
@@ -129,6 +130,8 @@ class Curves:
             if row.warm:
                 row.more["M edges/s"] = f"{edges / row.warm / 1e6:.3g}"
                 self.seconds[size, bits, edges, side] = row.warm
+            if row.kernels:
+                self.kernels[size, bits, edges, side] = row.kernels
             if row.trouble:
                 pass
             elif (size, edges) not in self.answers:
@@ -139,17 +142,26 @@ class Curves:
 
     def ratios(self) -> Iterator[Row]:
         """How many times as fast as each side breadth-first is: geometric means over the sizes."""
-        means: dict[tuple[int, int, str], list[float]] = {}
-        for (size, bits, edges, side), seconds in self.seconds.items():
-            breadth = self.seconds.get((size, bits, edges, BREADTH))
-            if breadth is not None and side != BREADTH:
-                means.setdefault((size, bits, side), []).append(seconds / breadth)
+        means, by_kernels = self._means(self.seconds), self._means(self.kernels)
         for (size, bits, side), found in means.items():
             row = Row(RATIOS, f"clique{size}, {bits} bits: {BREADTH} by {side}")
             row.more = {"here": f"{geometric_mean(found):.2f}x", "sizes": str(len(found))}
+            if kernels := by_kernels.get((size, bits, side)):
+                row.more["by kernels"] = f"{geometric_mean(kernels):.2f}x"
             if self.bench.on_gpu and (size, side) in THEIRS:
                 row.more["in the paper"] = f"{THEIRS[size, side]:g}x"
             yield row
+
+    def _means(
+        self, seconds: dict[tuple[int, int, int, str], float]
+    ) -> dict[tuple[int, int, str], list[float]]:
+        """The ratio at each size."""
+        found: dict[tuple[int, int, str], list[float]] = {}
+        for (size, bits, edges, side), took in seconds.items():
+            breadth = seconds.get((size, bits, edges, BREADTH))
+            if breadth is not None and side != BREADTH:
+                found.setdefault((size, bits, side), []).append(took / breadth)
+        return found
 
 
 def load(db: gd.Database, graph: Edges, xp: Any, bits: int, on_device: bool) -> None:

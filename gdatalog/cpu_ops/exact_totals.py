@@ -10,6 +10,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.groups import add_at, sums_by
 from gdatalog.errors import EvaluationError
+from gdatalog.storage.ordered import ranks_of as ranks_by_code
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
@@ -92,5 +93,4 @@ def means(high: Array, low: Array, counts: Array) -> Array:
 
 def ranks_of(symbols: SymbolTable, codes: Array) -> Array:
     """The rank of each symbol among all texts, in the order of code points."""
-    found: Array = symbols.ranks()[codes]
-    return found
+    return ranks_by_code(codes, symbols.ranks())

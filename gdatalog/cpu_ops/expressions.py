@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, chosen, compare
 from gdatalog.errors import Caution, EvaluationError, Span
-from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.plan.functions import NULLING, UNLESS_NULL
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import NULL, TypeName, Value
 
 ByName = Mapping[str, Array]
 
@@ -58,12 +59,64 @@ def evaluate(expr: Expr, columns: ByName, size: int, scope: Scope) -> tuple[Arra
     nowhere)."""
     if isinstance(expr, Slot):
         return columns[expr.name], None
-    values, failed = _values(expr, columns, scope)
-    keys = to_keys(values, expr.type)
+    if may_be_null(expr):
+        keys, failed = _keys(expr, columns, scope)
+    else:
+        values, failed = _values(expr, columns, scope)
+        keys = to_keys(values, expr.type)
     if len(keys) != size:
         keys = np.broadcast_to(keys, (size,))
     if failed is not None and len(failed) != size:
         failed = np.broadcast_to(failed, (size,))
+    return keys, failed
+
+
+def _keys(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
+    """As `evaluate`; keys of length 1 if all rows have the same."""
+    if isinstance(expr, Slot):
+        return columns[expr.name], None
+    if isinstance(expr, Constant) and expr.value is None:
+        return np.full(1, NULL), None
+    if isinstance(expr, Apply) and expr.function in NULLING:
+        if not len(scope.symbols):
+            scope.symbols.intern("")  # the first text stands for a null, and is not looked at
+        return nulling(np, partial(_keys, scope=scope), expr, columns)
+    values, failed = _values(expr, columns, scope)
+    return to_keys(values, expr.type), failed
+
+
+def may_be_null(expr: Expr) -> bool:
+    """Whether it has keys of nulls, which stand for no values."""
+    if isinstance(expr, Constant):
+        return expr.value is None
+    return isinstance(expr, Apply) and expr.function in NULLING
+
+
+def nulling(
+    xp: Any,
+    keys_of: Callable[[Expr, ByName], tuple[Array, Array | None]],
+    expr: Apply,
+    columns: ByName,
+) -> tuple[Array, Array | None]:
+    """The keys of a function that makes nulls or replaces them, and where it failed. `xp`: the
+    array module of the columns."""
+    first, *others = expr.args
+    if expr.function == UNLESS_NULL:
+        null = xp.zeros(1, dtype=bool)
+        for other in others:
+            null = null | (keys_of(other, columns)[0] == NULL)
+        valid = {name: xp.where(null, 0, columns[name]) for name in slots(first)}
+        keys, failed = keys_of(first, valid)
+        if xp is np and bool(((keys == NULL) & ~null).any()):
+            message = f"{NULL} is the key of a null: no value that may be null can be that great"
+            raise EvaluationError(message, expr.span)
+        return xp.where(null, xp.int64(NULL), keys), None if failed is None else failed & ~null
+    keys, failed = keys_of(first, columns)
+    for other in others:
+        more, bad = keys_of(other, columns)
+        null = keys == NULL
+        keys = xp.where(null, more, keys)
+        failed = either(failed, None if bad is None else bad & null)
     return keys, failed
 
 
@@ -97,6 +150,8 @@ def _compared_keys(expr: Apply, columns: ByName, scope: Scope) -> Array | None:
         elif isinstance(arg, (Constant, Parameter)):
             value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
             keys.append(encode_value(value, arg.type, scope.symbols))
+        elif arg.function in NULLING:
+            keys.append(_keys(arg, columns, scope)[0])
         else:
             return None
     if all(isinstance(key, int) for key in keys):
@@ -112,9 +167,14 @@ def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | N
         value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
         key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
         return to_values(key, expr.type), None
+    if expr.function in NULLING:
+        keys, failed = _keys(expr, columns, scope)
+        return to_values(keys, expr.type), failed
     compared = _compared_keys(expr, columns, scope)
     if compared is not None:
         return compared, None
+    if expr.function == "if":
+        return chosen(np, *[_values(arg, columns, scope) for arg in expr.args])
     args, failed = [], None
     for arg in expr.args:
         values, bad = _values(arg, columns, scope)

@@ -1,6 +1,6 @@
 """The functions of the language on columns of values, of NumPy's arrays or of a device's.
 
-A column of values is int64 for int and timestamp, float64 for float, bool for bool, and codes of
+A column of values is int64 for int and times, float64 for float, bool for bool, and codes of
 the symbol table for symbol. Columns are as long as the current rows, or have length 1 if all rows
 have the same value. A function returns its column, and a mask of the rows where it failed, or None.
 
@@ -10,7 +10,7 @@ Functions of texts are in `texts.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,16 @@ from gdatalog.decimals import LIMIT
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import DAY, INT_MAX, INT_MIN, TypeName
+from gdatalog.values import DAY, FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, TypeName
 
+HOUR = DAY // 24
+MINUTE, SECOND = HOUR // 60, HOUR // 3600
+# Units of time: their sizes, and when one starts; and units of months.
+TRUNCATED = {
+    "second": (SECOND, 0), "minute": (MINUTE, 0), "hour": (HOUR, 0), "day": (DAY, 0),
+    "week": (7 * DAY, -3 * DAY),  # a Monday
+}  # fmt: skip
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
 
@@ -71,6 +79,21 @@ Function = Callable[..., Outcome]
 EXTREMES = ("min", "max")
 
 
+def chosen(xp: Any, test: Outcome, then: Outcome, otherwise: Outcome) -> Outcome:
+    """`if`: it fails where the test does, and where what is chosen does."""
+    (mask, failed), (a, bad), (b, worse) = test, then, otherwise
+    if bad is not None or worse is not None:
+        none = xp.zeros(1, dtype=bool)
+        picked = xp.where(mask, none if bad is None else bad, none if worse is None else worse)
+        failed = picked if failed is None else failed | picked
+    return xp.where(mask, a, b), failed
+
+
+def _down_to(a: Array, size: int, start: int) -> Array:
+    """The last multiple of a size, counted from a start."""
+    return a - (a - start) % size
+
+
 def _sound(function: Callable[..., Array]) -> Function:
     """A function that cannot fail."""
     return lambda *args: (function(*args), None)
@@ -116,13 +139,27 @@ class Functions:
             "month": _sound(lambda a: self._month(a // DAY)),
             "day": _sound(lambda a: self._day(a // DAY)),
             "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) / 1e9),
+            "hour": _sound(lambda a: a % DAY // HOUR),
+            "minute": _sound(lambda a: a % HOUR // MINUTE),
+            "second": _sound(lambda a: a % MINUTE // SECOND),
+            "weekday": _sound(lambda a: (a // DAY + 3) % 7),
         }
+        for unit, (size, start) in TRUNCATED.items():
+            self.on_ints[f"date_trunc_{unit}"] = _sound(partial(_down_to, size=size, start=start))
         self.on_dates: dict[str, Function] = {
+            "+": self._later,
+            "-": self._between_days,
             "year": _sound(self._year),
             "month": _sound(self._month),
             "day": _sound(self._day),
             "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) * 86_400),
+            "weekday": _sound(lambda a: (a + 3) % 7),
+            "date_trunc_week": _sound(lambda a: a - (a + 3) % 7),
         }
+        for unit, months in MONTHS.items():
+            first = partial(self._first_day, months=months)
+            self.on_dates[f"date_trunc_{unit}"] = _sound(first)
+            self.on_ints[f"date_trunc_{unit}"] = _sound(lambda a, f=first: f(a // DAY) * DAY)
         self.on_bools: dict[str, Function] = {
             "land": _sound(lambda a, b: a & b),
             "lor": _sound(lambda a, b: a | b),
@@ -146,6 +183,8 @@ class Functions:
             "sqrt": self._real(xp.sqrt),
             "exp": self._real(xp.exp),
             "log": self._real(xp.log),
+            "round": _sound(self._round),
+            "round_to": _sound(self._round_to),
             "to_int": self._truncate,
             "to_number": self._truncate,
             "to_decimal": self._scaled,
@@ -175,6 +214,20 @@ class Functions:
             return values, self.found(self.xp.isnan(values))
 
         return real
+
+    def _round(self, a: Array) -> Array:
+        """To whole numbers, halves away from zero."""
+        size = self.xp.abs(a)
+        down = self.xp.floor(size)
+        up = down + (size - down >= 0.5)
+        found: Array = self.xp.where(a < 0, -up, up) + 0.0
+        return found
+
+    def _round_to(self, a: Array, scale: Array) -> Array:
+        """To a number of digits; what is too large for them stays."""
+        scaled = a * scale
+        found: Array = self.xp.where(self.xp.abs(scaled) < 2.0**53, self._round(scaled) / scale, a)
+        return found
 
     def _divide_floats(self, a: Array, b: Array) -> Outcome:
         values = a / b + 0.0
@@ -275,6 +328,17 @@ class Functions:
 
     # -------------------------------------------------------------------------------- dates
 
+    def _later(self, days: Array, duration: Array) -> Outcome:
+        """A date and whole days of a duration. Fails outside the years 1 to 9999."""
+        found = days + duration // DAY
+        bad = (duration % DAY != 0) | (found < FIRST_DAY) | (found > LAST_DAY)
+        return found, self.found(bad)
+
+    def _between_days(self, a: Array, b: Array) -> Outcome:
+        """The duration between dates. Fails outside 64 bits."""
+        days = a - b
+        return days * DAY, self.found(self.xp.abs(days) > INT_MAX // DAY)
+
     def _since_march(self, days: Array) -> tuple[Array, Array]:
         """The year that began in the last March before days since 1970, and the day of that year;
         in eras of 400 years."""
@@ -283,6 +347,15 @@ class Functions:
         of_era = days - era * 146_097
         year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
         return year + era * 400, of_era - (365 * year + year // 4 - year // 100)
+
+    def _first_day(self, days: Array, months: int) -> Array:
+        """The first day of the month, or of the period of so many months of a year."""
+        back = (self._month(days) - 1) % months
+        found: Array = days - self._day(days) + 1
+        for step in range(1, months):
+            before = found - 1  # the last day of a month
+            found = self.xp.where(back >= step, found - self._day(before), found)
+        return found
 
     def _year(self, days: Array) -> Array:
         year, day = self._since_march(days)

@@ -3,16 +3,21 @@ picked of each group. Columns hold keys."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
+from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.ordered import first_of
 from gdatalog.storage.rows import order_rows, row_firsts
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN
+
+FILTERED_FROM = 1 << 16  # rows; fewer are sorted at once
 
 
 class OrderedRows:
@@ -106,10 +111,23 @@ def top(
         return np.arange(0)
     if not group:
         return _top_of_all(item, (*keys, item_key), most)
-    rows = OrderedRows(length, (*group, item), keys, ())
+    among = _hopeful(group, item, keys, most)
+    if among is None:
+        return _top_of_groups(group, item, item_key, keys, most)[0]
+    group, keys = ([column[among] for column in columns] for columns in (group, keys))
+    found, _ = _top_of_groups(group, item[among], item_key[among], keys, most)
+    places: Array = among[found]
+    return places
+
+
+def _top_of_groups(
+    group: Sequence[Array], item: Array, item_key: Array, keys: Sequence[Array], most: int
+) -> tuple[Array, Array]:
+    """The places of these rows, and which of them are the last of `most`."""
+    rows = OrderedRows(len(item), (*group, item), keys, ())
     firsts = rows.order[rows.opens]
-    if len(firsts) == length:
-        firsts = np.arange(length)
+    if len(firsts) == len(item):
+        firsts = np.arange(len(item))
     kept = OrderedRows(
         len(firsts),
         [column[firsts] for column in group],
@@ -117,7 +135,38 @@ def top(
         [item_key[firsts]],
     )
     numbers = kept.row_number()
-    return firsts[numbers <= most]
+    few = numbers <= most
+    return firsts[few], numbers[few] == most
+
+
+def _hopeful(group: Sequence[Array], item: Array, keys: Sequence[Array], most: int) -> Array | None:
+    """The places of rows that may be among the first `most` of their group; None if most may be.
+
+    Of every `step`-th row the first `most` of each group are found: what comes after the last of
+    them by the first key is not among them. Rows are left for sorting as many as in the sample.
+    """
+    length = len(item)
+    if length < FILTERED_FROM:
+        return None
+    groups = group_rows(group, length)[1]
+    count = int(groups.max()) + 1
+    step = math.isqrt(length // (most * count))
+    if step < 2:
+        return None
+    sample = slice(None, None, step)
+    key, numbers = keys[0], groups[sample]
+    found, last = _top_of_groups(
+        [numbers], item[sample], item[sample], [column[sample] for column in keys], most
+    )
+    bounds: Array = np.full(count, np.iinfo(key.dtype).max, dtype=key.dtype)
+    bounds[numbers[found[last]]] = key[sample][found[last]]
+    keep = np.empty(length, dtype=np.bool_)
+
+    def fill(part: slice) -> None:
+        np.less_equal(key[part], bounds[groups[part]], out=keep[part])
+
+    in_ranges(fill, length)
+    return np.flatnonzero(keep)
 
 
 def _top_of_all(item: Array, keys: Sequence[Array], most: int) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,16 @@ from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, text_of_key
+from gdatalog.values import (
+    DAY,
+    INT_MAX,
+    INT_MIN,
+    TypeName,
+    Value,
+    nanoseconds_of,
+    text_of_key,
+    timestamp_from_text,
+)
 
 AT_ONCE = 1 << 12  # values that are Python objects at the same time
 READ = 1 << 21  # characters that functions read between two polls
@@ -122,6 +132,39 @@ def text_of(value: Value, kind: TypeName) -> str:
     return str(value) if written is None else written(int(value))
 
 
+def _regex_extract(text: str, pattern: str, group: int = 0) -> str | None:
+    """The first match, or a group of it; "" if there is none."""
+    compiled = _pattern(pattern)
+    if isinstance(compiled, str) or not 0 <= group <= compiled.groups:
+        return None
+    found = compiled.search(text)
+    return (found[group] or "") if found else ""
+
+
+def _parse_time(text: str, pattern: str | None = None) -> int | None:
+    if pattern is None:
+        return timestamp_from_text(text)
+    try:
+        found = nanoseconds_of(datetime.strptime(text, pattern))
+    except (ValueError, OverflowError):
+        return None
+    return found if INT_MIN <= found <= INT_MAX else None
+
+
+def _format_time(nanoseconds: int, pattern: str) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+    return moment.strftime(pattern.replace("%Y", f"{moment.year:04}"))
+
+
+def _format_date(days: int, pattern: str) -> str:
+    return _format_time(days * DAY, pattern)
+
+
+def format_value(value: Value, spec: str, kind: TypeName) -> str:
+    """A value as Python's `format` writes it; name resolution has checked that it can."""
+    return format(value if kind in ("int", "float") else text_of(value, kind), spec)
+
+
 # name: (function, type of the result); a result of None is a failure
 TEXTUAL: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "cat": (lambda *texts: "".join(texts), "symbol"),
@@ -132,6 +175,13 @@ TEXTUAL: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "upper": (str.upper, "symbol"),
     "lower": (str.lower, "symbol"),
     "split_part": (_split_part, "symbol"),
+    "trim": (str.strip, "symbol"),
+    "replace": (str.replace, "symbol"),
+    "position": (lambda needle, text: text.find(needle), "int"),
+    "regex_extract": (_regex_extract, "symbol"),
+    "parse_time": (_parse_time, "timestamp"),
+    "format_time": (_format_time, "symbol"),
+    "format_value": (format_value, "symbol"),
     "to_string": (text_of, "symbol"),
 }
 ON_SYMBOLS: dict[str, tuple[Callable[..., Any], TypeName]] = {
@@ -153,6 +203,8 @@ _SYMBOL_ARGS: dict[str, tuple[bool, ...]] = {
     "substr": (True, False, False),
     "to_decimal": (True, False),
     "split_part": (True, True, False),
+    "regex_extract": (True, True, False),
+    "format_time": (False, True),
 }
 
 
@@ -180,15 +232,30 @@ def tabulate(
     if name in MATCHING:
         return _matching(MATCHING[name], picked[0], picked[1], symbols, warn, bounded)[groups], None
     function, result = TEXTUAL[name] if name in TEXTUAL else ON_SYMBOLS[name]
-    is_text = _SYMBOL_ARGS.get(name, (True,) * len(columns))
+    is_text = _SYMBOL_ARGS.get(name, (True,) * len(columns))[: len(columns)]
+    if name == "format_value":
+        function, is_text = partial(format_value, kind=kind), (kind == "symbol", True)
+    elif name == "format_time" and kind == "date":
+        function = _format_date
+    elif name == "regex_extract":
+        if bounded:
+            raise EvaluationError("an untrusted text may not use `regex_extract`")
+        return _extracted(_arguments(picked, is_text, symbols), groups, symbols)
     rows = _arguments(picked, is_text, symbols)
     if result == "symbol":
         return symbols.intern_new(_made(function, rows, bounded))[groups], None
     outcome = [function(*arguments) for arguments in rows]
     failed = np.array([value is None for value in outcome], dtype=np.bool_)
-    dtype = {"int": np.int64, "float": np.float64, "bool": np.bool_}[result]
+    dtype = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.bool_}[result]
     values: Array = np.array([0 if value is None else value for value in outcome], dtype=dtype)
     return values[groups], failed[groups] if failed.any() else None
+
+
+def _extracted(rows: Iterator[tuple[Value, ...]], groups: Array, symbols: SymbolTable) -> Outcome:
+    texts = [_regex_extract(*row) for row in rows]  # type: ignore[arg-type]  # of texts and an int
+    failed = np.array([text is None for text in texts], dtype=np.bool_)
+    codes = symbols.intern_new(text or "" for text in texts)
+    return codes[groups], failed[groups] if failed.any() else None
 
 
 def _matching(

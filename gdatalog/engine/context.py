@@ -21,6 +21,7 @@ from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.settings import Settings, Strategy, Thresholds
 from gdatalog.storage.load_options import Declared
+from gdatalog.storage.places import MissingValue
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import SeenRows
 from gdatalog.storage.symbols import SymbolTable
@@ -260,3 +261,16 @@ class RuleInputs:
             self.report.executors[number] = choice
         if self.stats is not None:
             self.stats.executors[number] = choice.kind
+
+
+def loaded_afar(
+    cluster: Cluster, data: Any, wanted: Wanted, symbols: SymbolTable
+) -> Relation | None:
+    """The relation of data that a cluster's workers read themselves or already have; None if they
+    do not, or if values are missing: columns with nulls are loaded here."""
+    if wanted.declared is not None and any(wanted.declared.nullable):
+        return None
+    try:
+        return cluster.load(data, wanted, symbols)
+    except MissingValue:
+        return None

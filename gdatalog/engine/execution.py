@@ -19,7 +19,7 @@ from gdatalog.engine.catalog.texts import Outline, nodes_of
 from gdatalog.engine.compiler.compiled import Ask, Compiled, PlannedProgram, parameters_in
 from gdatalog.engine.compiler.compiler import Compiler, Surroundings
 from gdatalog.engine.compiler.plans import Plans
-from gdatalog.engine.context import ExecutionContext, Wanted
+from gdatalog.engine.context import ExecutionContext, Wanted, loaded_afar
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.demanded import answering
 from gdatalog.engine.evaluator.evaluator import Evaluator
@@ -222,6 +222,7 @@ def begin(
     inputs = Inputs(
         catalog.stored, compiled.sources, checked.schemas, symbols, files, resources.cache, remote,
         resources.warn, {name: partial(made, values) for name, values in checked.lists.items()},
+        duplicates=context.settings.duplicates,
     )  # fmt: skip
     for name, values in checked.lists.items():
         if values.type == "symbol":  # before anything reads the ranks of strings
@@ -252,8 +253,9 @@ def compile_text(
 
     def read(source: Source, name: str) -> Relation:
         alone = Inputs(
-            {}, {}, {}, symbols, resources.files, resources.cache, remote, resources.warn
-        )
+            {}, {}, {}, symbols, resources.files, resources.cache, remote, resources.warn,
+            duplicates=context.settings.duplicates,
+        )  # fmt: skip
         with accounted(context.limits, context.device.name):
             return alone.file(source, name)
 
@@ -379,4 +381,4 @@ def _afar(
     if context.cluster is None or spread == "never":
         return None
     wanted = Wanted(name, context.memory, None, schema, spread == "partition")
-    return context.cluster.load(path, wanted, context.scope.symbols)
+    return loaded_afar(context.cluster, path, wanted, context.scope.symbols)

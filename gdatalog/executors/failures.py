@@ -16,7 +16,7 @@ from gdatalog.records import replace
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import text_of_key
+from gdatalog.values import DAY, text_of_key
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
@@ -30,6 +30,8 @@ _WHY = {
     "to_float": "not a float",
     "to_decimal": "not a decimal of 18 digits",
     **dict.fromkeys(("+!", "-!", "*!"), f"the result has more than {DIGITS} digits"),
+    "parse_time": "not a time in this format, from 1677-09-22 to 2262-04-11",
+    "regex_extract": "an invalid pattern, or a group that it does not have",
 }
 
 
@@ -51,6 +53,11 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
         why = "division by zero" if divided else "the result does not fit into 64 bits"
         if not divided:
             hint = f"compute with floats instead: `{format_expr(_of_floats(culprit))}`"
+    if culprit.args[0].type == "date":
+        why = "a duration of more than 292 years"
+        if culprit.function == "+":
+            parts = int(last) % DAY
+            why = "a date takes whole days" if parts else "a date outside the years 1 to 9999"
     return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
 
 

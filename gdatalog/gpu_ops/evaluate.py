@@ -14,13 +14,23 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from gdatalog.calls import NotOnDevice
-from gdatalog.cpu_ops.expressions import ByName, Scope, constant, either, to_keys, to_values
-from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
+from gdatalog.cpu_ops.expressions import (
+    ByName,
+    Scope,
+    constant,
+    either,
+    may_be_null,
+    nulling,
+    to_keys,
+    to_values,
+)
+from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, chosen, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations
 from gdatalog.overhead import spending
-from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
+from gdatalog.plan.functions import NULLING
+from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill
 from gdatalog.storage.keys import float_to_key, key_to_float
@@ -49,9 +59,8 @@ class ExpressionOperations(RowOperations):
         it cannot fail."""
         if isinstance(expr, Slot):
             return columns[expr.name], None
-        values, failed = self._values(expr, columns, scope)
-        keys = self._long(to_keys(values, expr.type), size)
-        return keys, None if failed is None else self._long(failed, size)
+        keys, failed = self._keys(expr, columns, scope)
+        return self._long(keys, size), None if failed is None else self._long(failed, size)
 
     def test(self, expr: Expr, columns: ByName, size: int, scope: Scope) -> Array:
         """A mask of the rows that pass a test. Tests cannot fail, since earlier steps have computed
@@ -77,14 +86,36 @@ class ExpressionOperations(RowOperations):
             return values
         return self.xp.ascontiguousarray(self.xp.broadcast_to(values, (size,)))
 
+    def _keys(self, expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
+        if isinstance(expr, Slot):
+            return columns[expr.name], None
+        if isinstance(expr, Constant):
+            return self._constant(constant(expr, scope)[0]), None
+        if isinstance(expr, Apply) and expr.function in NULLING:
+            return nulling(self.xp, partial(self._keys, scope=scope), expr, columns)
+        values, failed = self._values(expr, columns, scope)
+        return to_keys(values, expr.type), failed
+
     def _values(self, expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
             return to_values(columns[expr.name], expr.type), None
+        if isinstance(expr, Apply) and expr.function in NULLING:
+            keys, failed = self._keys(expr, columns, scope)
+            return to_values(keys, expr.type), failed
+        if (
+            isinstance(expr, Apply)
+            and expr.function in EQUALITY
+            and any(map(may_be_null, expr.args))
+        ):
+            left, right = (self._keys(arg, columns, scope)[0] for arg in expr.args)
+            return self.functions.order[expr.function](left, right), None
         if not slots(expr):
             key, fails = constant(expr, scope)
             values = to_values(self._constant(key), expr.type)
             return values, self.xp.ones(1, dtype=bool) if fails else None
         assert isinstance(expr, Apply)
+        if expr.function == "if":
+            return chosen(self.xp, *[self._values(arg, columns, scope) for arg in expr.args])
         kind = expr.args[0].type
         ordered = expr.function in self.functions.order
         symbols = "symbol" in (arg.type for arg in expr.args)

@@ -59,6 +59,19 @@ LOAD.add_argument(
     help="a variable of the notebook, or a file; without RELATION, its name is the relation's",
 )
 LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
+LOAD.add_argument(
+    "--header", metavar="true|false", help="whether the first line of a text file has names"
+)
+LOAD.add_argument("--nulls", metavar="HOW", help="missing values: keep, drop the row, or error")
+LOAD.add_argument("--null", metavar="WORD", help="the word for a null in a text file")
+LOAD.add_argument("--fill", metavar="A=VALUE,...", help="values in place of missing ones")
+LOAD.add_argument(
+    "--row_id", metavar="true|NAME", help="keep equal rows: number them in a hidden column, or NAME"
+)
+LOAD.add_argument("--nodes", metavar="RELATION", help="of a networkx graph: also load its nodes")
+LOAD.add_argument(
+    "--tuples", action="store_true", help="of a networkx graph: a column for each part of a node"
+)
 
 RELATIONS = MagicOptions(
     "%datalog_relations", "Lists the relations, with columns and numbers of rows."

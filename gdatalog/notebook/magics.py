@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
+from gdatalog.engine.catalog.snapshot import schema_of
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.notebook import help
 from gdatalog.notebook.answers import Listing, list_relations, run, short_errors
@@ -21,8 +22,8 @@ from gdatalog.notebook.options import MagicOptions
 from gdatalog.notebook.progress_bar import AFTER, ProgressBar, displayer
 from gdatalog.notebook.variables import data_named, database_named, parameters
 from gdatalog.opening import connect
-from gdatalog.planner.check import Schema
 from gdatalog.progress import amount
+from gdatalog.records import replace
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell.commands.rules import rules_text
@@ -30,6 +31,7 @@ from gdatalog.shell.commands.settings import shown_settings
 from gdatalog.shell.messages import aligned, say, size_of
 from gdatalog.shell.progress_line import ProgressLine
 from gdatalog.shell.statements import schema_text
+from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.terminal_text import visible, visible_lines
 from gdatalog.user_settings import all_settings, parse_settings, setting
 
@@ -259,13 +261,14 @@ class Magics:
         if len(names) > 1:
             help.LOAD.error(f"expected [RELATION] DATA, found {len(given.data)} words")
         name = names[0] if names else os.path.basename(data).split(".")[0]
-        columns = None if given.columns is None else given.columns.split(",")
+        said = {key: getattr(given, key) for key in TEXT_OPTIONS if getattr(given, key, None)}
+        options = replace(options_of_text(said), tuples=given.tuples)
         with self._working() as db:
-            db.load(name, data_named(data, self.shell.user_ns), columns=columns)
-        stored = self.db.workspace.stored[name]
-        schema = Schema(name, stored.columns, stored.types)
-        message = amount(stored.length, "rows") if stored.counted else size_of(stored)
-        print(visible(f"{schema_text(schema)}: {message}"))
+            db._load(name, data_named(data, self.shell.user_ns), options, given.nodes)
+        for each in (name, *([given.nodes] if given.nodes else [])):
+            stored = self.db.workspace.stored[each]
+            message = amount(stored.length, "rows") if stored.counted else size_of(stored)
+            print(visible(f"{schema_text(schema_of(each, stored))}: {message}"))
 
     def relations(self, given: Namespace) -> Listing:
         return list_relations(self.db)

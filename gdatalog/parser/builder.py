@@ -13,7 +13,15 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.conversions import Named, Parenthesised, Signed, arguments, literal, value
+from gdatalog.parser.conversions import (
+    Named,
+    Parenthesised,
+    Signed,
+    arguments,
+    conditions,
+    literal,
+    value,
+)
 from gdatalog.parser.heads import heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
@@ -51,7 +59,7 @@ def grouped(parts: list[Any]) -> s.Expr:
 
 
 def _is_number(operand: object) -> bool:
-    return type(operand) is s.Const and operand.type in ("int", "float")
+    return type(operand) is s.Const and operand.type in ("int", "float", "duration")
 
 
 def _in_range(operand: Any) -> s.Expr:
@@ -127,7 +135,9 @@ def _apply(done: list[_OperatorRun], operator: tuple[int, Token, bool]) -> None:
     done[-1].apply(token.value, tight, right)
 
 
-_CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp", "BOOL": "bool"}
+_CONSTANTS: dict[str, TypeName] = {
+    "STRING": "symbol", "TIMESTAMP": "timestamp", "DURATION": "duration", "BOOL": "bool",
+}  # fmt: skip
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 
@@ -137,6 +147,10 @@ def constant(parts: Parts) -> s.Const:
     span = Span(token.source, token.start, token.end)
     kind = _CONSTANTS.get(token.type) or ("int" if type(read) is int else "float")
     return s.Const(kind, read, span)
+
+
+def null(parts: Parts) -> s.Null:
+    return s.Null(None, parts[0].span)
 
 
 def variable(parts: Parts) -> s.Var:
@@ -155,7 +169,7 @@ def param(parts: Parts) -> s.Param:
 def call(parts: Parts) -> s.Expr:
     token = parts[0]
     span = Span(token.source, token.start, parts[-1].end)
-    args, columns = arguments(parts[2:-1:2])
+    args, columns = arguments(conditions(token.value, parts[2:-1:2]))
     if token.value == "as" and len(args) == 2:
         kind = _type_name(args[1])
         if kind is not None:
@@ -271,6 +285,14 @@ def negation(parts: Parts) -> s.Not:
     return s.Not(literal(parts[1]), parts[0].span.to(parts[1].span))
 
 
+def optional(parts: Parts) -> s.Optional:
+    return s.Optional(literal(parts[2]), parts[0].span.to(parts[3].span))
+
+
+def optional_atom(parts: Parts) -> s.Optional:
+    return s.Optional(literal(parts[1]), parts[0].span.to(parts[1].span))
+
+
 def conjunction(parts: Parts) -> Any:
     return _joined(s.And, parts)
 
@@ -344,7 +366,8 @@ def names(parts: Parts) -> list[Token]:
 
 
 def column(parts: Parts) -> s.Column:
-    return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
+    name, span = parts[2].value, parts[0].span.to(parts[2].span)
+    return s.Column(parts[0].value, name.removesuffix("?"), span, name.endswith("?"))
 
 
 def type_with_digits(parts: Parts) -> Token:
@@ -397,7 +420,7 @@ def io(parts: Parts) -> s.Directive:
     options: list[tuple[str, str]] = []
     for part in parts[3:-1:2]:
         if isinstance(part, tuple):
-            options.append((part[0].value, part[1]))
+            options.append((part[0].text, part[1]))
         elif path is None and not options:
             path = part.value
         else:

@@ -39,7 +39,7 @@ class Signed:
 
 
 _SYMBOLS = frozenset("+-*/%^")
-_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.And, s.Or)
+_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.Optional, s.And, s.Or)
 
 
 def value(read: Any) -> s.Expr:
@@ -70,6 +70,10 @@ def value(read: Any) -> s.Expr:
 
 def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     """The arguments of a call, and the column names of the last of them, if any."""
+    for part in read:
+        if type(part) in (s.Compare, s.Not):
+            hint = "compare beside the atom: R(x, y), x < y; if(x < y, x, y) takes a condition"
+            raise ParseError("an argument is a value, not a condition", part.span, hint=hint)
     if Named not in map(type, read):
         return tuple([value(part) for part in read]), ()
     named = [part for part in read if type(part) is Named]
@@ -80,6 +84,60 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
             raise ParseError(message, part.span, hint=hint)
     places = [value(part) for part in read[: len(read) - len(named)]]
     return (*places, *(part.value for part in named)), tuple([part.column for part in named])
+
+
+def conditions(name: str, read: list[Any]) -> list[Any]:
+    """The arguments of a call; those of `if` and `case` that are conditions become values.
+
+    `x = 3` is one, too, before an argument without a name; a relation's names come last.
+    """
+    if name not in ("if", "case"):
+        return read
+    last = max((at for at, part in enumerate(read) if type(part) is not Named), default=-1)
+    return [
+        _condition(part)
+        if at % 2 == 0 and at < last and type(part) in (Named, Parenthesised, s.Compare, s.Not)
+        else part
+        for at, part in enumerate(read)
+    ]
+
+
+def _condition(read: Any) -> s.Expr:
+    """A condition as a value: comparisons, and `!`, `,` and `;` of conditions."""
+    if type(read) is Named:
+        span = read.column.span.to(read.value.span)
+        left: s.Expr = read.column
+        if read.column.span.text.startswith('"'):
+            left = s.Const("symbol", read.column.name, read.column.span)
+        return s.FunctionCall("=", (left, read.value), span)
+    found = read if type(read) is s.FunctionCall else literal(read)
+    match found:
+        case s.Compare(first, rest):
+            parts: list[s.Expr] = []
+            for op, right in rest:
+                span = first.span.to(right.span)
+                parts.append(s.FunctionCall(op, (first, right), span))
+                first = right
+            return _together("land", parts)
+        case s.And(items):
+            return _together("land", list(map(_condition, items)))
+        case s.Or(items):
+            return _together("lor", list(map(_condition, items)))
+        case s.Not(body):
+            return s.FunctionCall("lnot", (_condition(body),), found.span)
+        case s.Test(expr):
+            return expr
+        case s.Atom(name, args, span, ()):
+            return s.FunctionCall(name, args, span)
+    hint = "comparisons and functions, with `!`, and with `,` and `;` in parentheses"
+    raise ParseError("this is no condition of `if` or `case`", found.span, hint=hint)
+
+
+def _together(name: str, parts: list[s.Expr]) -> s.Expr:
+    found = parts[0]
+    for part in parts[1:]:
+        found = s.FunctionCall(name, (found, part), found.span.to(part.span))
+    return found
 
 
 def literal(read: Any) -> s.Literal:

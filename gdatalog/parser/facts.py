@@ -18,17 +18,18 @@ from gdatalog.errors import SourceText, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.syntax import MANY
 from gdatalog.parser.tokens import string_token
-from gdatalog.values import TypeName, Value, timestamp_from_text
+from gdatalog.values import TypeName, Value, duration_from_text, timestamp_from_text
 
 INT = r"-?[0-9]{1,18}+(?![\w.?])"
 FLOAT = r"-?[0-9]{1,18}+(?:\.[0-9]{1,18}+(?:[eE][+-]?[0-9]{1,2}+)?+|[eE][+-]?[0-9]{1,2}+)(?![\w.?])"
 TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\w.:+-])"
+DURATION = r"-?(?:[0-9]{1,18}+(?:ms|us|ns|[wdhms]))++(?![\w.?])"
 BOOL = r"(?:true|false)(?![\w.?'])"
 
 MOST_FACTS = 4096  # facts that become columns together
 
-_ARGUMENT = rf"[ \t]*+(?:{INT}|{FLOAT}|{TEXT}|{TIME}|{BOOL})[ \t]*+"
+_ARGUMENT = rf"[ \t]*+(?:{INT}|{FLOAT}|{TEXT}|{TIME}|{DURATION}|{BOOL})[ \t]*+"
 _ARGUMENTS = rf"{_ARGUMENT}(?:,{_ARGUMENT})*+"
 _GAP = r"(?:[ \t\r\n]++|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _NAME = r"(?!(?:_|not|inf|null|nil|true|false)\b)[^\W\d]\w*+"
@@ -135,7 +136,9 @@ def _kinds(words: Sequence[str]) -> Sequence[TypeName]:
 
 def _kind(word: str) -> TypeName:
     kind = _KIND.get(word[0], "int")
-    return "float" if kind == "int" and not word.lstrip("-").isdecimal() else kind
+    if kind != "int" or word.lstrip("-").isdecimal():
+        return kind
+    return "duration" if word[-1] in "wdhms" else "float"
 
 
 _KIND: dict[str, TypeName] = {'"': "symbol", "@": "timestamp", "t": "bool", "f": "bool"}
@@ -166,6 +169,8 @@ def _value(word: str) -> Value | None:
         return _text(word)
     if kind == "timestamp":
         return timestamp_from_text(word[1:])
+    if kind == "duration":
+        return duration_from_text(word)
     if kind == "bool":
         return word == "true"
     return int(word) if kind == "int" else exact_float(word)

@@ -36,7 +36,7 @@ def format_node(node: Node) -> str:
             order = "" if node.ordering is None else _ordering(node.ordering)
             return f"{bare}{order}." if node.bare else f"?- {text}{order}."
         case s.Column():
-            return f"{column_name(node.name)}: {node.type_name}"
+            return f"{column_name(node.name)}: {node.type_name}{'?' * node.nullable}"
         case s.Decl() | s.TypeDecl() | s.Directive() | s.Include() | s.Pragma() | s.PlanHint():
             return _directive(node)
         case _:
@@ -65,6 +65,8 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
         case s.Const():
             text = constant_text(node.type, node.value)
             return text, PREFIX if text.startswith("-") else _WHOLE
+        case s.Null():
+            return "null", _WHOLE
         case s.Var(name):
             return name, _WHOLE
         case s.Wildcard():
@@ -86,9 +88,18 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
             return " ".join(parts), tight
         case s.FunctionCall("-", (operand,)):
-            if isinstance(operand, s.Const) and operand.type in ("int", "float"):
+            if isinstance(operand, s.Const) and operand.type in ("int", "float", "duration"):
                 return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
+        case s.FunctionCall("unless null", (value, *_)):  # of the checks
+            return _tightness(value)
+        case s.FunctionCall("if" | "case" as name, args):
+            last = len(args) - 1
+            shown = [
+                _value(arg) if at % 2 or at == last else _condition(arg)
+                for at, arg in enumerate(args)
+            ]
+            return f"{name}({', '.join(shown)})", _WHOLE
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
         case s.Window(name, args, partition, keys):
@@ -108,6 +119,19 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             if not parted and not down:
                 return f"{kind}({_list(targets)})", _WHOLE
             return _tightness(s.Window(kind, targets[:at], targets[at:end], keys))
+
+
+def _condition(node: s.Expr) -> str:
+    """Formats a condition of `if` or `case`."""
+    match node:
+        case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">=" as op, (left, right)):
+            return f"{_value(left)} {op} {_value(right)}"
+        case s.FunctionCall("land" | "lor" as op, (left, right)):
+            sign = "," if op == "land" else ";"
+            return f"({_condition(left)}{sign} {_condition(right)})"
+        case s.FunctionCall("lnot", (inner,)):
+            return f"!({_condition(inner)})"
+    return _value(node)
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")
@@ -146,6 +170,9 @@ def _literal(node: s.Literal) -> str:
             return _value(expr)
         case s.Not(body):
             return f"!{_grouped(body) if _is_group(body) else _literal(body)}"
+        case s.Optional(body):
+            text = _literal(body)
+            return f"optional {text if isinstance(body, s.Atom) else f'{{ {text} }}'}"
         case s.And(items):
             return ", ".join(
                 _grouped(item) if isinstance(item, s.Or) else _literal(item) for item in items

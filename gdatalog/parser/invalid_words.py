@@ -6,7 +6,6 @@ import re
 
 from gdatalog.errors import Caution, SourceText, Span
 from gdatalog.parser.tokens import Token, error_token
-from gdatalog.parser.words import NO_NULL
 
 _INSTEAD = {
     "->": "the arrow of a rule is `<-`: head <- body",
@@ -46,6 +45,9 @@ def wrong_token(source: SourceText, kind: str, start: int, end: int, arrow: bool
     return error_token(source, start, start + length if length else end, message, hint)
 
 
+_LONG_UNIT = re.compile(
+    r"[0-9.]+(?:[wdhms]|[mun]s|y|mo|min|sec|(?:week|day|hour|minute|second|month|year)s?)", re.ASCII
+)
 _PREPROCESSOR = re.compile(
     r"#(include|define|undef|ifdef|ifndef|if|elif|else|endif|pragma)\b", re.ASCII
 )
@@ -81,6 +83,9 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
             hint = "each underscore needs a digit on both sides: 1_000"
         elif word[:2] in ("0x", "0X", "0b", "0B"):
             hint = "as in 0xff and 0b101"
+        elif _LONG_UNIT.fullmatch(word):
+            hint = "a duration is written 3h, 7d, 90s, 2w, 1500ms or 1d12h; "
+            hint += "months and years have no fixed length"
         return f"`{word}` is not a number", hint, 0
     if kind == "FLOAT":
         hint = f"a number has digits on both sides of the point: `0{word}`"
@@ -90,8 +95,8 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
         return "this string is not closed", hint, len(word.rstrip())
     if kind == "OPEN_COMMENT":
         return "this comment is not closed", "it ends with `*/`", 0
-    if kind == "NULL":
-        return f"`{word}` is a reserved word: there is no null yet", NO_NULL, 0
+    if kind == "NIL":
+        return "`nil` is a reserved word: there are no records yet", "write `null`", 0
     if word == "=>":
         hint = "write `>=`" if arrow else "the arrow of a rule is `<-`: head <- body"
         return "there is no operator `=>`", hint, 0

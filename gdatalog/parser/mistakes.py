@@ -22,7 +22,7 @@ from gdatalog.parser.failure import (
 )
 from gdatalog.parser.sql_mistakes import sql, sql_star, sql_word
 from gdatalog.parser.tokens import VALUES, Token
-from gdatalog.parser.words import AGGREGATES, NO_NULL
+from gdatalog.parser.words import AGGREGATES, TEST_NULL
 
 
 def capital_aggregate(word: str) -> bool:
@@ -109,7 +109,7 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
             f"`{before.value}` is no word of the language", before.span, "write `!` or `not`"
         )
     if lower == "is" and failure.after and failure.after.text.lower() in ("not", "null"):
-        return mistake("there is no null yet", token.span, NO_NULL)
+        return mistake("`is` is no operator", token.span, TEST_NULL)
     if lower in _WORDS:
         return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
     if token.start == before.end and '"' in (before.text[-1:], token.text[:1]):
@@ -129,7 +129,7 @@ def side_by_side(failure: Failure) -> Explained | ParseError | None:
         if any(t.type == "COLON" for t in rest):
             return lower_case(before)
     if token.type == "LPAR":
-        if before.type == "WILDCARD" or before.type == "BOOL" or before.text == "inf":
+        if before.type in ("WILDCARD", "BOOL", "NULL") or before.text == "inf":
             hint = "true, false, not, inf, null, nil and _ are reserved"
             return mistake(f"`{before.text}` cannot name a relation", before.span, hint)
         if not new_line(before, token):
@@ -189,6 +189,9 @@ def missing_operand(failure: Failure) -> ParseError | None:
     if before.type in ENDS:
         return None
     kind, text = before.type, before.text
+    if kind == "OPTIONAL" and token and token.type != "LBRACE":
+        hint = "as in optional p(x, y), or optional { p(x, y), !q(y) }"
+        return mistake("`optional` is followed by an atom, or a body in braces", token.span, hint)
     if kind == "IN":
         hint = "as in x in {1, 2, 3}"
         if token and token.text == "range":
@@ -250,7 +253,7 @@ def _misplaced(failure: Failure) -> ParseError | None:
     if token is None:
         return None
     where = failure.innermost
-    if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
+    if token.type in ("COMPARE", "EQUAL", "IN") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
         return mistake("an argument is a value, not a condition", token.span, hint)
     if token.type == "SEMICOLON" and where == "call":

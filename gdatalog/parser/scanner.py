@@ -22,6 +22,7 @@ from gdatalog.parser.lists import FIRST, comparisons, constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
     Token,
+    duration_token,
     error_token,
     number_token,
     string_token,
@@ -44,6 +45,7 @@ PATTERN = re.compile(
     (?P<COLUMN_ONE> ^[#%][^\n]* )
   | (?P<SPACE> (?: [ \t\r\n\f\v\ufeff]++ | //[^\n]* | /\*[\s\S]*?\*/ )++ )
   | (?P<NAME> (?: [^\W\d] | \?(?!-) ) [\w?]* (?: \. (?: \w | \?(?!-) ) [\w?]* )* '* )
+  | (?P<DURATION> (?: [0-9]+(?:_[0-9]+)*(?:ms|us|ns|[wdhms]) )+ (?![\w?]) )
   | (?P<NUMBER> 0[xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*u? | 0[bB][01]+(?:_[01]+)*u?
       | [0-9]+(?:_[0-9]+)* (?: \.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ | u )? )
     (?P<JUNK> [\w?]+ )?
@@ -114,7 +116,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
                 kind = "OPERATOR"
             elif value in NAMED:
                 kind, value = NAMED[value]
-                if kind == "NULL":
+                if kind == "NIL":
                     tokens.append(wrong_token(source, kind, start, end, arrow))
                     operand = True
                     continue
@@ -213,6 +215,8 @@ def _literal(
         return string_token(source, start, end)
     if kind == "TIMESTAMP":
         return timestamp_token(source, start, end)
+    if kind == "DURATION":
+        return duration_token(source, start, end)
     return wrong_token(source, kind, start, end, arrow)
 
 

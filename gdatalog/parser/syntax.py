@@ -32,6 +32,14 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
+class Null:
+    """`null`. Type inference fills in the type."""
+
+    type: TypeName | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Var:
     name: str
     span: Span = _span()
@@ -142,6 +150,7 @@ class Aggregate:
 
 Expr = (
     Const
+    | Null
     | Var
     | Wildcard
     | Param
@@ -207,6 +216,18 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """`optional`: no match of an optional body; name resolution makes these."""
+
+    body: Literal
+    span: Span = _span()
+    optional: bool = field(default=False, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """`optional p(x, y)`, `optional { p(x, y), q(y) }`: the matches, or nulls if there is none.
+    Name resolution makes alternatives of it."""
+
     body: Literal
     span: Span = _span()
 
@@ -261,7 +282,7 @@ class HeadAggregate:
     down: tuple[bool, ...] = ()
 
 
-Literal = Atom | Compare | Member | Test | Not | And | Or | Distinct | Range
+Literal = Atom | Compare | Member | Test | Not | Optional | And | Or | Distinct | Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +358,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`b: int?` in a declaration; `nullable`: with the `?`."""
+
     name: str
     type_name: str
     span: Span = _span()
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

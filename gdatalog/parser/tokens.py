@@ -8,9 +8,22 @@ from typing import Any
 from gdatalog.decimals import exact_float
 from gdatalog.errors import ParseError, SourceText, Span
 from gdatalog.records import dataclass
-from gdatalog.values import INT_MAX, timestamp_from_text
+from gdatalog.values import INT_MAX, duration_from_text, timestamp_from_text
 
-VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
+VALUES = frozenset(
+    {
+        "NAME",
+        "WILDCARD",
+        "NUMBER",
+        "STRING",
+        "TIMESTAMP",
+        "DURATION",
+        "BOOL",
+        "NULL",
+        "PARAM",
+        "VALUES",
+    }
+)
 MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # tokens of the fast path
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}
 STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
@@ -120,6 +133,16 @@ def timestamp_token(source: SourceText, start: int, end: int) -> Token:
         hint = "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11"
         return error_token(source, start, end, message, hint)
     return Token("TIMESTAMP", value, source, start, end)
+
+
+def duration_token(source: SourceText, start: int, end: int) -> Token:
+    text = source.text[start:end]
+    value = duration_from_text(text.replace("_", ""))
+    if value is None:
+        message = f"`{text}` is not a duration"
+        hint = "units are w d h m s ms us ns, the longest first, as in 1d12h, up to 292 years"
+        return error_token(source, start, end, message, hint)
+    return Token("DURATION", value, source, start, end)
 
 
 BINARY = {

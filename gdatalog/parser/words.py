@@ -13,7 +13,7 @@ from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
 from gdatalog.values import quoted
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
-CLAUSES = frozenset({"order", "partition", "by", "limit", "offset"})
+CLAUSES = frozenset({"order", "partition", "by", "limit", "offset", "optional"})
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 # Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
@@ -22,17 +22,15 @@ NAMED: dict[str, tuple[str, str | bool | float]] = {
     "true": ("BOOL", True),
     "false": ("BOOL", False),
     "inf": ("NUMBER", float("inf")),
-    **{word: ("NULL", word) for word in ("null", "nil")},
+    "null": ("NULL", "null"),
+    "nil": ("NIL", "nil"),
     "not": ("NOT", "not"),
     "in": ("IN", "in"),
     **{word: ("NAME", word) for word in PREFIX_WORDS},
 }
 RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # not valid as names
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
-NO_NULL = (
-    "every column of a row has a value: give the rows that have one a relation of their own, "
-    'or write a value that stands for none, such as -1 or ""'
-)
+TEST_NULL = "`x = null` tests for a null, `x != null` for a value"
 
 
 def check_relation_name(name: object) -> None:
@@ -111,9 +109,9 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
 
 
 def find_clauses(tokens: list[Token]) -> None:
-    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g` and `x by y`. They
-    are words where a name can only be a mistake: `by` or a number follows, or they stand between
-    values.
+    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g`, `x by y` and
+    `optional p(x)`. They are words where a name can only be a mistake: `by`, a number or a brace
+    follows, or they stand between values.
     """
     ordered = False
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
@@ -123,6 +121,9 @@ def find_clauses(tokens: list[Token]) -> None:
         if after is not None and after.type == "NAME" and after.value == "by":
             if token.value in ("order", "partition"):
                 token.type, after.type, ordered = token.value.upper(), "BY", True
+        elif not behind and token.value == "optional" and after is not None:
+            if after.type in ("NAME", "LBRACE", "NOT"):
+                token.type = "OPTIONAL"
         elif behind and after is not None and token.value in ("limit", "offset"):
             if after.type in ("NUMBER", "PARAM"):
                 token.type = token.value.upper()

@@ -170,6 +170,12 @@ def _without_reuse(
     return tuple(kept)
 
 
+def over_parts(join: p.JoinPlan) -> p.JoinPlan:
+    """The join over parts of its relations: parts of lists do not tell how long the lists are."""
+    steps = [replace(step, least=()) if isinstance(step, p.Join) else step for step in join.steps]
+    return replace(join, steps=tuple(steps))
+
+
 def places(steps: Sequence[p.Step], cut: Sequence[p.Step]) -> list[tuple[int, p.Step]]:
     """Pairs of a step of the join within a cell and the number of the original step."""
     found: list[tuple[int, p.Step]] = []

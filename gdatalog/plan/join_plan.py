@@ -19,6 +19,9 @@ from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
+# Types whose `+` and `-`, which wrap, can be undone.
+SOLVED: frozenset[TypeName] = frozenset({"int", "timestamp", "duration"})
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -30,7 +33,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    value: Value
+    """A value of the program; None is a null."""
+
+    value: Value | None
     type: TypeName
 
 
@@ -340,6 +345,7 @@ class RulePlan:
     one for each join, the only aggregate is the signed sum of the joins' counts, and `otherwise` is
     the plan that enumerates the bindings. `within`: counts by one key, each a signed sum, which the
     joins read as tables by name. `left`: why the CPU runs it, though its stratum runs on a device.
+    `apart`: no two joins have a row in common.
     """
 
     relation: str
@@ -354,6 +360,7 @@ class RulePlan:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     within: tuple[RulePlan, ...] = ()
     left: str | None = None
+    apart: bool = False
 
     @property
     def recursive_on(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gdatalog.plan import join_plan as p
+from gdatalog.plan.functions import UNLESS_NULL
 from gdatalog.plan.nest import Paths
 from gdatalog.values import constant_text, is_list, shown_name
 
@@ -24,13 +25,15 @@ def format_expr(expr: p.Expr, inside: bool = False) -> str:
         case p.Parameter():
             return f"${expr.name}"
         case p.Constant():
-            return constant_text(expr.type, expr.value)
+            return "null" if expr.value is None else constant_text(expr.type, expr.value)
         case _:
             operator = expr.function.rstrip("!")  # of decimals
             if operator in _INFIX and len(expr.args) == 2:
                 left, right = (format_expr(arg, True) for arg in expr.args)
                 text = f"{left} {operator} {right}"
                 return f"({text})" if inside else text
+            if expr.function == UNLESS_NULL:
+                return format_expr(expr.args[0], inside)
             args = ", ".join(map(format_expr, expr.args))
             return f"{expr.function}({args})"
 

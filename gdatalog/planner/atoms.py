@@ -145,6 +145,10 @@ def all_cuts(
     found: list[tuple[n.Item | None, p.Comparison]] = []
     for item in tests:
         test = item.test if isinstance(item, n.TestItem) else None
+        if isinstance(test, p.Apply) and test.function == "!=" and n.tests_null(test):
+            if isinstance(test.args[0], p.Slot):
+                found.append((item, ("<", test.args[1])))  # a null is the greatest key
+            continue
         if not isinstance(test, p.Apply) or test.function not in ("<", "<=", ">", ">="):
             continue
         (left, right), op = test.args, test.function

@@ -38,7 +38,7 @@ def exact(name: str, args: tuple[Expr, ...], span: Span) -> Expr | None:
     if name == "to_float":
         return _float(first, span)
     if name in ("to_int", "to_number"):
-        return Apply("/", (first, tens), "int", span)
+        return Apply("/", (Apply("to_int", (first,), "int", span), tens), "int", span)
     if name in ("floor", "ceil"):
         whole = (_floored if name == "floor" else _ceiled)(first, tens, "int", span)
         return Apply("*!", (whole, tens), first.type, span)
@@ -101,7 +101,7 @@ def compared(op: str, left: Expr, right: Expr, span: Span) -> Expr:
         return Apply("lnot", (apart,), "bool", span) if op == "=" else apart
     tens = 10 ** (scale_of(right.type) - scale_of(left.type))
     up = op in ("<", ">=")
-    if isinstance(right, Constant):
+    if isinstance(right, Constant) and right.value is not None:
         whole = int(right.value)
         end: Expr = Constant(-(-whole // tens) if up else whole // tens, left.type)
     else:

@@ -105,21 +105,23 @@ def _occurring(expr: p.Expr) -> list[str]:
 
 
 def _solve(side: p.Expr, value: p.Expr) -> list[tuple[p.Slot, p.Expr]]:
-    """Inverts `+` and `-` of ints until a variable stands alone."""
+    """Inverts `+` and `-` of ints and times until a variable stands alone."""
+    if isinstance(side, p.Slot):
+        return [(side, value)]
+    if not isinstance(side, p.Apply) or not p.SOLVED.issuperset([arg.type for arg in side.args]):
+        return []
     match side:
-        case p.Slot():
-            return [(side, value)]
-        case p.Apply("-", (a,), "int", span):
-            return _solve(a, p.Apply("-", (value,), "int", span))
-        case p.Apply("+", (a, b), "int", span):
+        case p.Apply("-", (a,), kind, span):
+            return _solve(a, p.Apply("-", (value,), kind, span))
+        case p.Apply("+", (a, b), _, span):
             ways = (
-                (a, p.Apply("-", (value, b), "int", span)),
-                (b, p.Apply("-", (value, a), "int", span)),
+                (a, p.Apply("-", (value, b), a.type, span)),
+                (b, p.Apply("-", (value, a), b.type, span)),
             )
-        case p.Apply("-", (a, b), "int", span):
+        case p.Apply("-", (a, b), _, span):
             ways = (
-                (a, p.Apply("+", (value, b), "int", span)),
-                (b, p.Apply("-", (a, value), "int", span)),
+                (a, p.Apply("+", (value, b), a.type, span)),
+                (b, p.Apply("-", (a, value), b.type, span)),
             )
         case _:
             return []
@@ -277,6 +279,12 @@ def places_of(name: str, items: Iterable[Item]) -> list[tuple[AtomItem, int]]:
                 if isinstance(arg, p.Slot) and arg.name == name:
                     found.append((item, at))
     return found
+
+
+def tests_null(test: p.Apply) -> bool:
+    """Whether a comparison is one with null."""
+    right = test.args[1]
+    return isinstance(right, p.Constant) and right.value is None
 
 
 def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:

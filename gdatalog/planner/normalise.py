@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, SIGNATURES
+from gdatalog.plan.functions import UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
@@ -76,7 +77,9 @@ class Normaliser:
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple([self._side(value, found) for value in literal.values])
-                if isinstance(item, Slot):
+                if type(literal.values[0]) is s.Null:  # of an optional body: binds
+                    found.append(Equation(item, values[0]))
+                elif isinstance(item, Slot):
                     found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
@@ -194,15 +197,20 @@ class Normaliser:
                 return Slot(expr.name, self.types[expr.name])
             case s.Const():
                 return Constant(expr.value, expr.type)
+            case s.Null():
+                assert expr.type is not None, "type inference gives nulls their types"
+                return Constant(None, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple([self.expression(arg, found) for arg in expr.args])
+                if expr.name == UNLESS_NULL:
+                    return Apply(expr.name, args, args[0].type, expr.span)
                 if are_exact(expr.name, args):
                     made = exact(expr.name, args, expr.span)
                     if made is not None:
                         return made
-                call = Apply(expr.name, args, _result(expr.name, args), expr.span)
+                call = applied(expr.name, args, expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
                     if not self.negative:
@@ -229,7 +237,7 @@ class Normaliser:
         for at, (op, operand) in enumerate(chain.rest, 1):
             args, span = (left, self.expression(operand, found)), chain.first.span.to(operand.span)
             made = exact(op, args, span) if are_exact(op, args) else None
-            left = made or Apply(op, args, _result(op, args), span)
+            left = made or applied(op, args, span)
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
                 found.append(Equation(slot, left, may_fail=may_fail(left)))
@@ -316,13 +324,25 @@ def _is_ord(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function == "ord"
 
 
-def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
-    for signature in FUNCTIONS[name]:
-        if signature.accepts(len(args)):
-            if signature.result == "a":
-                return args[0].type
-            return signature.result
-    raise AssertionError(name)
+def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
+    """A call with the type of its result; of times, in terms of fewer functions."""
+    kinds = tuple([arg.type for arg in args])
+    match name, kinds:
+        case "+", ("duration", "date"):
+            args = args[::-1]
+        case "-", ("date", "duration"):
+            name, args = "+", (args[0], _negative(args[1], span))
+        case "/", ("duration", "duration"):
+            ints = [Apply("to_int", (arg,), "int", span) for arg in args]
+            args = tuple([Apply("to_float", (arg,), "float", span) for arg in ints])
+    kinds = tuple([arg.type for arg in args])
+    return Apply(name, args, signature_of(name, kinds).result_of(kinds), span)
+
+
+def _negative(duration: Expr, span: Span) -> Expr:
+    if isinstance(duration, Constant):
+        return Constant(-int(duration.value), "duration")
+    return Apply("-", (duration,), "duration", span)
 
 
 def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
@@ -339,12 +359,12 @@ def may_fail(expr: Expr) -> bool:
         return False
     if any(map(may_fail, expr.args)):
         return True
-    for signature in SIGNATURES.get(expr.function, ()):
-        if signature.accepts(len(expr.args)):
-            if expr.args[0].type == "float":
-                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
-            return signature.may_fail and _fails_on(expr)
-    return False
+    if not signatures(expr.function):
+        return False
+    signature = signature_of(expr.function, [arg.type for arg in expr.args])
+    if expr.args[0].type == "float":
+        return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
+    return signature.may_fail and _fails_on(expr)
 
 
 def _fails_on(expr: Apply) -> bool:

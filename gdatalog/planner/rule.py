@@ -12,6 +12,7 @@ from gdatalog.plan.labels import ending_labels, format_expr, orbit_label, term_l
 from gdatalog.planner import aggregate_items
 from gdatalog.planner import items as n
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check.optionals import are_apart
 from gdatalog.planner.check.walk import all_of, contains_head_aggregate, variables
 from gdatalog.planner.items import body_text
 from gdatalog.planner.join import plan_join
@@ -304,7 +305,8 @@ def _finished(draft: RuleDraft) -> RulePlan:
     rule, head = draft.rule, draft.head
     joins = tuple([join for group in draft.groups for join in group.joins])
     if not draft.gathers:
-        return RulePlan(rule.head.name, joins, head, span=rule.span)
+        apart = draft.first and len(joins) > 1 and are_apart(rule)
+        return RulePlan(rule.head.name, joins, head, span=rule.span, apart=apart)
     numbers: list[tuple[int, ...]] = []
     for group in draft.groups:
         begin = sum(map(len, numbers))

@@ -21,14 +21,15 @@ from typing import Literal
 import numpy as np
 
 from gdatalog.cpu_ops.expressions import Scope, constant
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER
+from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.decimals import LIMIT
-from gdatalog.plan.functions import SIGNATURES
+from gdatalog.plan.functions import NULLING, UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
+from gdatalog.values import DAY, NULL
 
 
 class Unprintable(Exception):
@@ -95,12 +96,15 @@ _HELPED = {
     "-!": "minus",
     "floored": "floored",
     "rounded": "rounded",
-    "year": "year_of",
-    "month": "month_of",
-    "day": "day_of",
     "bshru": "shift_right_unsigned",
+    **{unit: f"{unit}_of" for unit in ("year", "month", "day", "weekday")},
+    **{unit: f"{unit}_of" for unit in ("hour", "minute", "second")},
 }
 _PARTIAL = {"/": ("divide", "quotient_fails"), "^": ("power", "power_fails")}
+_PARTIAL_DATES = {
+    "+": ("later_date", "later_date_fails"),
+    "-": ("between_dates", "between_dates_fails"),
+}
 _REAL = {"%": "fmod", "^": "power"} | {
     name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
 }  # of NumPy
@@ -203,11 +207,15 @@ class ExpressionPrinter:
         if self._operands > MOST_OPERANDS:
             raise Unprintable(f"it has more than {MOST_OPERANDS} operands to compile")
         name, kind = expr.function, expr.args[0].type
+        if name in NULLING:
+            return self._nulling(expr)
         if on_texts(name, kind):
             return self._textual(expr)
         args = [self._print(arg) for arg in expr.args]
         if name in EQUALITY or name in ORDER:
             return self._compare(name, args[0], args[1], expr.args[0])
+        if name == "if":
+            return self._if(expr, args)
         if name in ("min", "max"):
             return self._extreme(name, args, expr)
         if kind == "float":
@@ -215,6 +223,27 @@ class ExpressionPrinter:
         if kind == "bool":
             return self._of_bools(name, args)
         return self._of_ints(name, [self._key(arg) for arg in args], kind == "date")
+
+    def _nulling(self, expr: Apply) -> _ValueText:
+        """A function that makes nulls or replaces them: other arguments are computed if they are
+        needed."""
+        first, *others = expr.args
+        if expr.function == UNLESS_NULL:
+            tests = [f"{self._key(self._print(other)).operand} != {NULL}" for other in others]
+            name = self._new(str(NULL))
+            self._under(f"if {' and '.join(tests)}:", name, first)
+            return _ValueText(name)
+        name = self._new(self._key(self._print(first)).text)
+        for other in others:
+            self._under(f"if {name} == {NULL}:", name, other)
+        return _ValueText(name)
+
+    def _under(self, test: str, name: str, expr: Expr) -> None:
+        """Statements that give a variable the key of an expression if a test holds."""
+        out, self._out = self._out, []
+        text = self._key(self._print(expr)).text
+        inner, self._out = self._out, out
+        out += [test, *(f"    {line}" for line in (*inner, f"{name} = {text}"))]
 
     def _constant(self, expr: Expr) -> _ValueText:
         at = self._argument(expr, "key")
@@ -231,6 +260,16 @@ class ExpressionPrinter:
         if of.type == "symbol" and op in ORDER:
             left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
+
+    def _if(self, expr: Apply, args: Sequence[_ValueText]) -> _ValueText:
+        if any(map(_may_fail, expr.args[1:])):
+            raise Unprintable("if() chooses between values that may fail")
+        test = self._bool(args[0]).operand
+        if expr.type == "float":
+            then, otherwise = (self._float(arg).operand for arg in args[1:])
+            return _ValueText(f"({then} if {test} else {otherwise})", "float")
+        then, otherwise = (self._key(arg).operand for arg in args[1:])
+        return _ValueText(f"({then} if {test} else {otherwise})")
 
     def _extreme(self, name: str, args: Sequence[_ValueText], expr: Apply) -> _ValueText:
         if expr.type == "symbol":
@@ -259,6 +298,10 @@ class ExpressionPrinter:
             if dates:
                 return _ValueText(f"float({nanoseconds.text}) * 86400.0", "float", False)
             return _ValueText(f"{nanoseconds.text} / 1e9", "float", False)
+        if dates and name in _PARTIAL_DATES:
+            return self._partial(*_PARTIAL_DATES[name], args)
+        if name.startswith("date_trunc_"):
+            return self._truncated(name.removeprefix("date_trunc_"), args[0].text, dates)
         if name == "abs":
             return _ValueText(f"abs({args[0].text})")
         if name == "-" and len(args) == 1:
@@ -281,15 +324,23 @@ class ExpressionPrinter:
             self._check(f"{divisor} == 0")
             return self._call("remainder", (args[0].text, divisor))
         if name in _PARTIAL:
-            function, fails = _PARTIAL[name]
-            both = self._named(args[0]), self._named(args[1])
-            if self._fail is not None:
-                self._check(self._call(fails, both).text)
-            return self._call(function, both)
+            return self._partial(*_PARTIAL[name], args)
         if name in _HELPED:
             helper = f"{_HELPED[name]}_date" if dates else _HELPED[name]
             return self._call(helper, [arg.text for arg in args])
         return _ValueText(_INT[name].format(*operands), atom=False)
+
+    def _truncated(self, unit: str, value: str, dates: bool) -> _ValueText:
+        if unit in MONTHS:
+            return self._call("first_day" if dates else "first_day_of", (value, str(MONTHS[unit])))
+        size, start = (part // DAY if dates else part for part in TRUNCATED[unit])
+        return self._call("down_to", (value, str(size), str(start)))
+
+    def _partial(self, function: str, fails: str, args: Sequence[_ValueText]) -> _ValueText:
+        both = self._named(args[0]), self._named(args[1])
+        if self._fail is not None:
+            self._check(self._call(fails, both).text)
+        return self._call(function, both)
 
     def _of_bools(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
         if name == "to_float":
@@ -311,6 +362,11 @@ class ExpressionPrinter:
             value = self._named(floats[0])
             self._check(f"not -9223372036854775808.0 <= {value} < 9223372036854775808.0")
             return self._call("truncate", (value,))
+        if name in ("round", "round_to"):
+            helper = "round_of" if name == "round" else name
+            self.imports.add("round_of")
+            rounded = self._call(helper, [arg.text for arg in floats])
+            return _ValueText(f"{rounded.text} + 0.0", "float", False)
         operands = [arg.operand for arg in floats]
         if name == "/":
             divisor = self._named(floats[1])
@@ -386,11 +442,13 @@ class ExpressionPrinter:
 
     def _named(self, text: _ValueText) -> str:
         """The name of a local variable that holds the value, so that it is computed once."""
-        if text.text.isidentifier():
-            return text.text
+        return text.text if text.text.isidentifier() else self._new(text.text)
+
+    def _new(self, text: str) -> str:
+        """The name of a new local variable with this value."""
         name = f"value{self._values}"
         self._values += 1
-        self._out.append(f"{name} = {text.text}")
+        self._out.append(f"{name} = {text}")
         return name
 
 
@@ -407,9 +465,10 @@ def _is_fixed(expr: Expr) -> bool:
 
 def _fails(expr: Apply) -> bool:
     """Whether the function can fail on some arguments of these types."""
-    if expr.args[0].type == "float":
-        return any(sign.may_fail_float for sign in SIGNATURES.get(expr.function, ()))
-    return any(sign.may_fail for sign in SIGNATURES.get(expr.function, ()))
+    if not signatures(expr.function):
+        return False
+    signature = signature_of(expr.function, [arg.type for arg in expr.args])
+    return signature.may_fail_float if expr.args[0].type == "float" else signature.may_fail
 
 
 def _may_fail(expr: Expr) -> bool:

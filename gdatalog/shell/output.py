@@ -86,12 +86,13 @@ class Output:
             tables = _sorted(result).tables()
             with placed(directive):
                 header, delimiter = flag_of(options, "headers", "header"), delimiter_of(options)
+                null = options.get("null")
                 if flag_of(options, "rfc4180"):
                     delimiter = check_delimiter(delimiter or ",")
-                    pieces = quoted(tables, delimiter, False)
+                    pieces = quoted(tables, delimiter, False, null or "")
                 else:
                     delimiter = delimiter or "\t"
-                    pieces = facts_text(tables, name, delimiter=delimiter)
+                    pieces = facts_text(tables, name, delimiter=delimiter, null=null)
             # The first piece is computed before the frame is written: an error leaves none open.
             rows = begun(pieces)
             names = "\n" + delimiter.join(result.columns) if header else ""

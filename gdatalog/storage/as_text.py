@@ -4,8 +4,9 @@ The tables are blocks of one relation's rows, at least one, with the same column
 when the text before it was taken.
 
 Ints are decimal, floats the shortest text that reads back, bools `true` and `false`, timestamps ISO
-8601 in UTC. A facts file has no header and no quoting; `()` means that a relation without columns
-is true.
+8601 in UTC. A null is an empty cell, which a text never is: an empty text has quotes. A facts file
+has no header and no quoting, and nulls only if a word stands for them; `()` means that a relation
+without columns is true.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.places import shown
-from gdatalog.storage.table import Column, Table, TextColumn, TextSet
+from gdatalog.storage.table import Array, Column, NullableColumn, Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName, text_of_key
 
@@ -50,24 +51,38 @@ def table_text(tables: Iterable[Table], format: str) -> Iterator[str]:
 
 
 def facts_text(
-    tables: Iterable[Table], relation: str, *, delimiter: str = "\t", header: bool = False
+    tables: Iterable[Table],
+    relation: str,
+    *,
+    delimiter: str = "\t",
+    header: bool = False,
+    null: str | None = None,
 ) -> Iterator[str]:
     """The text of a facts file, piece by piece. A table that has no such text raises before its
-    pieces."""
+    pieces. `null`: what stands for a null."""
     check_delimiter(delimiter)
 
     def checked() -> Iterator[Table]:
         for table in tables:
             for name, column in zip(table.names, table.columns, strict=True):
-                if isinstance(column, TextColumn):
-                    _check_verbatim(relation, name, column, delimiter)
+                values, missing = parted(column)
+                if missing is not None and null is None:
+                    _check_no_null(relation, name, missing)
+                if isinstance(values, TextColumn):
+                    _check_verbatim(relation, name, values, delimiter)
+                    if missing is not None:
+                        _check_other(relation, name, values, missing, null)
             yield table
 
-    return _delimited(checked(), delimiter, header)
+    return _delimited(checked(), delimiter, header, null=null or "")
 
 
 def _delimited(
-    tables: Iterable[Table], delimiter: str, header: bool, quote: Callable[[str], str] | None = None
+    tables: Iterable[Table],
+    delimiter: str,
+    header: bool,
+    quote: Callable[[str], str] | None = None,
+    null: str = "",
 ) -> Iterator[str]:
     for at, table in enumerate(tables):
         if not table.columns:
@@ -76,16 +91,22 @@ def _delimited(
         if header and at == 0:
             yield delimiter.join(map(quote, table.names) if quote else table.names) + "\n"
         for cells in _batches(table):
-            if quote is not None:
-                cells = [
-                    list(map(quote, texts)) if kind == "symbol" else texts
-                    for kind, texts in zip(table.types, cells, strict=True)
-                ]
-            yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
+            written = []
+            for kind, texts in zip(table.types, cells, strict=True):
+                quotes = quote if kind == "symbol" else None
+                written.append(
+                    texts
+                    if quotes is None and None not in texts
+                    else [
+                        null if text is None else text if quotes is None else quotes(text)
+                        for text in texts
+                    ]
+                )
+            yield "\n".join(map(delimiter.join, zip(*written, strict=True))) + "\n"
 
 
 def facts_file(
-    tables: Iterable[Table], relation: str, *, delimiter: str, header: bool
+    tables: Iterable[Table], relation: str, *, delimiter: str, header: bool, null: str | None = None
 ) -> Iterator[Piece]:
     """The content of a facts file, piece by piece; by compiled code if it is loaded."""
     check_delimiter(delimiter)
@@ -94,7 +115,8 @@ def facts_file(
         headed = header and at == 0
         pieces: Iterable[Piece] | None = None if headed else _compiled(table, relation, delimiter)
         if pieces is None:
-            pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
+            how = {"delimiter": delimiter, "header": headed, "null": null}
+            pieces = facts_text([table], relation, **how)
         for piece in pieces:
             # Readers drop one byte order mark, so a text that begins with one gets another.
             head = piece[:3] if first else ""
@@ -108,14 +130,21 @@ def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryvie
     """The lines of a table by compiled code; None if that is not loaded. Raises before the last
     piece if the format cannot represent a text."""
     spelled = {column.spelled for column in table.columns if isinstance(column, TextColumn)}
-    if set(table.types) - {"symbol", "int"} or len(spelled) != 1:
+    if set(table.types) - {"symbol", "int"} or len(spelled) != 1 or any(table.nullable):
         return None
     texts = spelled.pop()
     return None if texts is None else _lines(table, relation, texts, delimiter)
 
 
+def parted(column: Column) -> tuple[Array | TextColumn, Array | None]:
+    """The values of a column, and a mask of its nulls if there are any."""
+    if not isinstance(column, NullableColumn):
+        return column, None
+    return column.values, column.missing if column.missing.any() else None
+
+
 def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Iterator[memoryview]:
-    columns = [c.numbers if isinstance(c, TextColumn) else c for c in table.columns]
+    columns = [c.numbers if isinstance(c, TextColumn) else c for c, _ in map(parted, table.columns)]
     are_texts = [isinstance(column, TextColumn) for column in table.columns]
 
     def lines(start: int) -> memoryview | None:
@@ -130,6 +159,20 @@ def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Itera
                 text.encode()
             return
         yield piece
+
+
+def _check_no_null(relation: str, name: str, missing: Array) -> None:
+    message = f"{relation}: column {name!r} holds a null, which a facts file has no way to write"
+    hint = f'.output {relation}(IO=file, null="NULL") writes this word, '
+    raise DataError(message, hint=hint + f'.output {relation}("{relation}.csv") an empty cell')
+
+
+def _check_other(
+    relation: str, name: str, column: TextColumn, missing: Array, null: str | None
+) -> None:
+    if null in column.texts and (column.decode()[~missing] == null).any():
+        message = f"{relation}: column {name!r} holds the text {null!r}, which stands for a null"
+        raise DataError(message, hint="give another null=")
 
 
 def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str) -> None:
@@ -150,8 +193,15 @@ def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str
         )
 
 
-def cell_texts(kind: TypeName, column: Column) -> list[str]:
-    """Each value of a column as text."""
+def cell_texts(kind: TypeName, column: Column) -> list[Any]:
+    """Each value of a column as text; None for a null."""
+    if isinstance(column, NullableColumn):
+        return [
+            None if null else text
+            for null, text in zip(
+                column.missing.tolist(), cell_texts(kind, column.values), strict=True
+            )
+        ]
     if isinstance(column, TextColumn):
         texts: list[str] = column.decode().tolist()
         return texts
@@ -163,7 +213,7 @@ def cell_texts(kind: TypeName, column: Column) -> list[str]:
     return list(map(repr, column.tolist()))  # repr of a float is the shortest that reads back
 
 
-def _batches(table: Table) -> Iterator[list[list[str]]]:
+def _batches(table: Table) -> Iterator[list[list[str | None]]]:
     """The columns' texts, some rows at a time."""
     for start in starts(table):
         yield [cell_texts(kind, _slice(column, start)) for kind, column in table.typed]
@@ -179,23 +229,26 @@ def starts(table: Table, rows: int | None = None) -> Iterator[int]:
             watch.innermost.done += min(size, table.length - start)
 
 
-def _slice(column: Column, start: int) -> Column:
+def _slice(column: Column, start: int) -> Any:
+    if isinstance(column, NullableColumn):
+        missing = column.missing[start : start + _BATCH]
+        return NullableColumn(_slice(column.values, start), missing)
     if isinstance(column, TextColumn):
         return TextColumn(column.codes[start : start + _BATCH], column.texts)
     return column[start : start + _BATCH]
 
 
-def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[str]:
+def quoted(tables: Iterable[Table], delimiter: str, header: bool, null: str = "") -> Iterator[str]:
     # Quotes cells with delimiters or line breaks, with characters that a reader may take for quotes
     # or strip, and the empty text, which alone would not be a row.
     special = (delimiter, '"', "\n", "\r")
 
     def quote(text: str) -> str:
-        if text and text[0] != "\ufeff" and not any(ch in text for ch in special):
+        if text != null and text[:1] not in ("", "\ufeff") and not any(c in text for c in special):
             return text
         return '"' + text.replace('"', '""') + '"'
 
-    return _delimited(tables, delimiter, header, quote)
+    return _delimited(tables, delimiter, header, quote, null)
 
 
 def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
@@ -226,6 +279,13 @@ def _records(table: Table) -> Iterator[Iterator[str]]:
 
 
 def _json_texts(kind: TypeName, column: Column) -> list[str]:
+    if isinstance(column, NullableColumn):
+        return [
+            "null" if null else text
+            for null, text in zip(
+                column.missing.tolist(), _json_texts(kind, column.values), strict=True
+            )
+        ]
     if kind == "symbol" or text_of_key(kind) is not None:
         return [json.dumps(text, ensure_ascii=False) for text in cell_texts(kind, column)]
     if kind == "float":

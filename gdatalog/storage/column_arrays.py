@@ -8,11 +8,15 @@ import numpy as np
 
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.places import DataPlace
-from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
+from gdatalog.storage.table import DTYPES, Array, Column, NullableColumn, TextColumn
 from gdatalog.values import FIRST_DAY, INT_MAX, LAST_DAY, TypeName
 
 
-def empty_column(kind: TypeName) -> Column:
+def empty_column(kind: TypeName, nullable: bool = False) -> Column:
+    if nullable:
+        values = empty_column(kind)
+        assert not isinstance(values, NullableColumn)
+        return NullableColumn(values, np.empty(0, dtype=np.bool_))
     if kind == "symbol":
         return TextColumn(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
     return np.empty(0, dtype=DTYPES[kind])

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from gdatalog.decimals import DIGITS, decimal_from_text, decimal_type, scale_of
+from gdatalog.decimals import DIGITS, decimal_type, scale_of
 from gdatalog.errors import DataError
 from gdatalog.storage.column_arrays import (
     arrow_numbers,
@@ -314,18 +313,22 @@ def object_column(
     if json and numbers and str in seen:
         values = _with_infinities(values)
         seen = set(map(type, values))
-    if scale_of(declared) and seen <= ({Decimal, int, float, str} if json else {Decimal, int}):
-        return _decimals(values, scale_of(declared), place)
-    if Decimal in seen:
-        scale = written_digits(values) if declared is None and seen <= {Decimal, int} else 0
+    exact = {Decimal, int, float, str} if json and scale_of(declared) else {Decimal, int}
+    if all(of in exact or _kind(of) == "missing" for of in seen):
+        scale = scale_of(declared)
+        if declared is None and Decimal in seen:
+            scale = written_digits(values)
         if scale:
-            return _decimals(values, scale, place)
+            return decimal_type(scale), decimal_column(values, scale, place)
+    if Decimal in seen:
         values = _without_decimals(values, declared, place)
         seen = set(map(type, values))
     if any(issubclass(of, int | float | str) for of in seen - _PLAIN):
         values = list(map(plain, values))
         seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
+    if json and "missing" in kinds:
+        raise place.missing(next(row for row, value in enumerate(values) if value is None), None)
     if len(kinds) == 1:
         (only,) = kinds
     else:
@@ -362,14 +365,13 @@ def object_column(
 
 
 def _from_texts(values: Values, kind: TypeName, place: DataPlace) -> Typed:
-    """Times and decimals from the texts of JSON."""
+    """Times from the texts of JSON."""
     read: dict[TypeName, Callable[[str], int | None]] = {
         "timestamp": timestamp_from_text, "date": date_from_text, "duration": duration_from_text,
     }  # fmt: skip
-    reader = read.get(kind, partial(decimal_from_text, scale=scale_of(kind)))
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
-        told = reader(value)
+        told = read[kind](value)
         if told is None:
             raise place.error(row, f"expected {kind}, found {shown(value)}")
         found[row] = told
@@ -395,13 +397,6 @@ _EPOCH = date(1970, 1, 1)
 def _with_infinities(values: Values) -> list[object]:
     """The values of a JSON column of floats, in which texts stand for infinity."""
     return [_INFINITE.get(value, value) if isinstance(value, str) else value for value in values]
-
-
-def _decimals(values: Values, scale: int, place: DataPlace) -> Typed:
-    kind = decimal_type(scale)
-    if str in set(map(type, values)):
-        return _from_texts(list(map(str, values)), kind, place)
-    return kind, decimal_column(values, scale, place)
 
 
 def _without_decimals(values: Values, declared: TypeName | None, place: DataPlace) -> list[object]:

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.decimals import DIGITS, LIMIT, decimal_of, digits_after, scaled
+from gdatalog.decimals import (
+    DIGITS,
+    LIMIT,
+    decimal_from_text,
+    decimal_of,
+    decimal_type,
+    digits_after,
+    scaled,
+)
 from gdatalog.errors import DataError
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.places import DataPlace, shown
@@ -28,11 +36,19 @@ def written_digits(values: Iterable[Any]) -> int:
 
 
 def decimal_column(values: Sequence[Any] | Array, scale: int, place: DataPlace) -> Array:
-    """The scaled ints of Python's decimals and ints, and of floats as they are written."""
+    """The scaled ints of Python's decimals, ints and texts, and of floats as they are written."""
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
         if isinstance(value, float):
             value = decimal_of(value)
+        if isinstance(value, str):
+            told = decimal_from_text(value, scale)
+            if told is None:
+                raise place.error(row, f"expected {decimal_type(scale)}, found {shown(value)}")
+            found[row] = told
+            continue
+        if not isinstance(value, Decimal | int):
+            raise place.missing(row, value)
         whole = scaled(Decimal(value), scale)
         if whole is None:
             if isinstance(value, Decimal) and value.is_nan():

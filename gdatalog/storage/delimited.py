@@ -61,6 +61,7 @@ class Delimited:
     blank_is_row: bool = False  # one column of symbols: an empty line is the empty text
     start: int = 0
     first_line: int = 1
+    marks: bool = False  # empty cells are null unless they have quotes
 
     def records(self) -> Iterator[Record]:
         """The rows one by one: slow, for the head of a file and for errors."""
@@ -106,8 +107,8 @@ class Delimited:
                     self.span(opened, len(fields) - 1),
                     hint='a quote inside a quoted value is doubled: "say ""hi"""',
                 )
-            if fields:
-                yield Record(line, fields, text, end)
+            if fields or self.blank_is_row:
+                yield Record(line, fields or [""], text, end)
             line += len(taken)
             taken.clear()
 
@@ -166,7 +167,7 @@ class Delimited:
         """The cells of a small text without quotes; None if it is another. Starting Arrow takes
         longer than splitting such a text."""
         length = len(self.data) - self.start
-        if length > FEW_BYTES or (self.quoted and b'"' in self.data):
+        if length > FEW_BYTES or (self.quoted and b'"' in self.data) or self.marks:
             return None
         if bad_utf8(self.name, self.data, self.first_line) is not None:
             return None  # Arrow's way raises the error
@@ -203,8 +204,9 @@ class Delimited:
         )
         convert = arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
-            null_values=[],
-            strings_can_be_null=False,
+            null_values=[""] if self.marks else [],
+            strings_can_be_null=self.marks,
+            quoted_strings_can_be_null=False,
             include_columns=[names[at] for at in wanted],
         )
         # A row must fit into two blocks: try again with larger ones before giving up.

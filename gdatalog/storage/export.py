@@ -17,9 +17,17 @@ from gdatalog.decimals import scale_of
 from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
 from gdatalog.storage import decimals
-from gdatalog.storage.imported_later import pa
+from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.kinds import UTC, Kind, arrow_type_of, numpy_dtype_of
-from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
+from gdatalog.storage.table import (
+    DTYPES,
+    Array,
+    Column,
+    NullableColumn,
+    Table,
+    TextColumn,
+    TextSet,
+)
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ def to_arrow(table: Table) -> pa.Table:
     arrays = []
     for name, (found, column, kind) in zip(table.names, table.leaving, strict=True):
         values = _arrow_column(found, column, kind)
-        fields.append(pa.field(name, values.type, nullable=False))
+        fields.append(pa.field(name, values.type, nullable=isinstance(column, NullableColumn)))
         arrays.append(values)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -59,6 +67,10 @@ def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> 
         inner = Kind("", None if kind is None else kind.zone, wanted.value_type)
         coded = _arrow_column(found, column, inner).dictionary_encode()
         return coded.cast(pa.dictionary(wanted.index_type, wanted.value_type, wanted.ordered))
+    if isinstance(column, NullableColumn):
+        values = _arrow_column(found, column.values, kind)
+        nulls = pa.scalar(None, values.type)  # Arrow may widen decimals here
+        return pc.if_else(pa.array(column.missing), nulls, values).cast(values.type)
     if wanted is not None and found == "int" and pa.types.is_decimal(wanted):
         return decimals.to_arrow(column, 0).cast(wanted)
     values = _own_column(found, column)
@@ -136,6 +148,12 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd
 
+    if isinstance(column, NullableColumn):
+        whole = _pandas_column(kind, column.values, True)
+        if kind == "date" or scale_of(kind):
+            return pd.Series(np.where(column.missing, None, whole), dtype=object)
+        own = _NULLABLE.get(kind)
+        return (whole if own is None else whole.astype(own)).mask(column.missing)
     if isinstance(column, TextColumn):
         mapped = {pa.string(): _str_dtype()}
         found: pd.Series = _own_column(kind, column).to_pandas(types_mapper=mapped.get)
@@ -151,6 +169,10 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
+# The dtypes of derived columns with nulls; others have a value for them.
+_NULLABLE: dict[TypeName, str] = {"int": "Int64", "float": "Float64", "bool": "boolean"}
+
+
 def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
     """A Series of the dtype that the column had when it was loaded."""
     import pandas as pd
@@ -158,7 +180,13 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
     dtype = kind.dtype
     categories = getattr(dtype, "categories", None)
     if categories is not None:
-        return _categorical(found, column, kind)
+        if not isinstance(column, NullableColumn):
+            return _categorical(found, column, kind)
+        there = np.flatnonzero(~column.missing)
+        made = _categorical(found, column.take(there).values, kind)
+        codes = np.full(len(column), -1, dtype=np.int64)
+        codes[there] = made.cat.codes
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=made.dtype))
     if isinstance(dtype, pa.DataType):
         if pa.types.is_dictionary(dtype):
             inner = pandas_column(found, column, Kind("", kind.zone, dtype.value_type))
@@ -171,6 +199,11 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
     values = getattr(wanted, "pyarrow_dtype", None)
     if values is not None and pa.types.is_decimal(values):
         return pd.Series(pd.arrays.ArrowExtensionArray(_arrow_column(found, column, kind)))
+    if isinstance(column, NullableColumn) and isinstance(wanted, np.dtype):
+        if wanted.kind == "O":
+            return pd.Series(python_values(found, column, kind), dtype=object)
+        if wanted.kind in "iub":  # pandas' dtype of this width that has nulls
+            wanted = pd.Series([], dtype=wanted).convert_dtypes().dtype
     series = _pandas_column(found, column, True)
     if kind.zone is not None:
         zone = kind.zone
@@ -230,6 +263,8 @@ def to_polars(table: Table) -> pl.DataFrame:
             known = pa.timestamp(known.unit, UTC)
         elif known == pa.date64():  # which polars reads as times
             known = pa.date32()
+        elif pa.types.is_decimal256(known):  # which polars does not read
+            known = pa.decimal128(38, known.scale)
         if known != field.type:
             given = given.set_column(at, field.with_type(known), given.column(at).cast(known))
     frame = pl.from_arrow(given, rechunk=False)
@@ -250,6 +285,14 @@ def to_numpy(table: Table) -> Array:
 def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> Array:
     """A column as a NumPy array of its kind's dtype, or of int64, float64, bool, objects (texts) or
     datetime64[ns]."""
+    if isinstance(column, NullableColumn):
+        values = numpy_column(found, column.values, kind)
+        if values.dtype.kind not in _WITH_NULLS:
+            values = values.astype(object)
+        elif not values.flags.writeable or values is column.values:
+            values = values.copy()
+        values[column.missing] = _WITH_NULLS.get(values.dtype.kind)
+        return values
     if isinstance(column, TextColumn):
         return column.decode()
     wanted = None if kind is None else numpy_dtype_of(kind)
@@ -262,6 +305,10 @@ def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> A
 _TIMES: dict[TypeName, str] = {
     "timestamp": "datetime64[ns]", "date": "datetime64[D]", "duration": "timedelta64[ns]",
 }  # fmt: skip
+
+
+# What stands for a null in arrays of these kinds; others become objects, with None.
+_WITH_NULLS = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT"), "O": None}
 
 
 def to_rows(table: Table) -> list[Row]:
@@ -287,10 +334,16 @@ class _NamedRow(Row):
 
 
 def python_values(kind: TypeName, column: Column, of: Kind | None = None) -> list[Any]:
-    """A column as Python values; timestamps as pandas Timestamps in the column's zone."""
+    """A column as Python values, None for nulls; timestamps as pandas Timestamps in the column's
+    zone."""
+    if isinstance(column, NullableColumn):
+        found = python_values(kind, column.values, of)
+        return [
+            None if null else value
+            for null, value in zip(column.missing.tolist(), found, strict=True)
+        ]
     if isinstance(column, TextColumn):
-        found: list[Any] = column.decode().tolist()
-        return found
+        return list(column.decode().tolist())
     if kind == "timestamp":
         import pandas as pd
 

@@ -31,6 +31,7 @@ from gdatalog.storage.load_options import (
     flag_of,
     options_of_text,
 )
+from gdatalog.storage.places import MissingValue
 from gdatalog.storage.plain_text import ColumnLayout, cut_columns
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import TEXTS, read_tables
@@ -56,6 +57,7 @@ def read_facts(
     path = find_facts(name, folder)
     options = replace(PLAIN, declared=declared, what=path, pipes=pipes)
     if format_of(path) in TEXTS:
+        options = replace(options, nulls="error")
         return _FactsText(options, texts_for=texts_for, kept=kept).tables()
     return read_tables(path, options)
 
@@ -102,7 +104,7 @@ def read_input(
         )
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
-    own = {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}
+    own = {key: options[key] for key in ("nulls", "null", "fill", "row_id") if key in options}
     ours = replace(options_of_text(own, findings), declared=declared, what=path, pipes=pipes)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     delimiter = delimiter_of(options)
@@ -115,6 +117,8 @@ def read_input(
                 "meaning here"
             )
         return read_tables(path, ours)
+    if ours.null is None and ours.nulls == "keep":  # nothing in such a file is a null
+        ours = replace(ours, nulls="error")
 
     def loaded(ours: LoadOptions) -> Iterator[Table]:
         assert ours.declared is not None
@@ -181,14 +185,21 @@ class _FactsText:
 
     def _table(self, block: line_blocks.Block, blocks: Sequence[line_blocks.Block] = ()) -> Table:
         """The rows of one of several blocks, or of the whole file."""
-        plain = self.positions is None and not self.options.mends
+        null = self.options.null is not None or any(self.declared.nullable)
+        plain = self.positions is None and not self.options.mends and not null
         found = self._cut(block, bool(blocks)) if plain else None
         if found is not None:
             return found
         raw = self._raw(block, bool(blocks))
         if blocks:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
-        return table_of_file(raw, self._options(block))
+        try:
+            return table_of_file(raw, self._options(block))
+        except MissingValue as error:
+            if self.options.null is None:
+                cure = 'null="..." is a word for nulls, in columns of types such as int?'
+                error.hint = f"{cure}; {error.hint}"
+            raise
 
     def _blocks(self) -> list[line_blocks.Block]:
         """Blocks of whole lines. A single block if the file is small or compressed, or if line

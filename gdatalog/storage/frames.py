@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.records import replace
@@ -21,12 +23,12 @@ from gdatalog.storage.column_matching import match_columns
 from gdatalog.storage.columns import column_from, object_column
 from gdatalog.storage.kinds import Kind, kind_of, tidy
 from gdatalog.storage.load_options import PLAIN, LoadOptions
-from gdatalog.storage.missing import Mending, Picked, explained
+from gdatalog.storage.missing import Mending, Picked, Typing, explained, unmarked, with_nulls
 from gdatalog.storage.networks import Nodes, is_graph, raw_of_edges, raw_of_nodes
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.row_ids import with_row_ids
-from gdatalog.storage.table import Column, Table
+from gdatalog.storage.table import Column, NullableColumn, Table, TextColumn
 from gdatalog.values import TypeName, is_unicode
 
 TYPING = (0.4, 0.9)  # where conversion begins and ends in the progress of loading a file
@@ -80,7 +82,7 @@ def table_of(raw: Raw, options: LoadOptions) -> Table:
     try:
         return _typed(raw, picked, options)
     except MissingValue as error:
-        raise explained(error, raw, picked, not options.with_nodes) from None
+        raise explained(error, raw, picked, options) from None
 
 
 def table_of_file(raw: Raw, options: LoadOptions) -> Table:
@@ -111,19 +113,27 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
         work.share(position / len(picked))
         watch.poll()
         place = DataPlace(options.what, name) if raw.place is None else raw.place(at, name)
-        typed = partial(_column, raw, wanted, options.there)
+        typed: Typing = partial(_column, raw, wanted, options.there)
+        if options.keeps(position):
+            how = options.null, options.marked(position)
+            typed = partial(with_nulls, raw.source, *how, typed)
         column = raw.columns[at]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
+        if options.is_nullable(position) and isinstance(values, np.ndarray | TextColumn):
+            values = NullableColumn(values, np.zeros(len(values), dtype=np.bool_))
         types.append(kind)
         kinds.append(_kind(raw, at, kind))
         converted.append(values)
     length = raw.length if mending is None else mending.length
     names = tuple(name for name, _, _ in picked)
     rows = length if picked else min(length, 1)
-    return Table(names, tuple(types), tuple(converted), rows, tidy(kinds))
+    null = tuple(isinstance(values, NullableColumn) for values in converted)
+    return Table(
+        names, tuple(types), tuple(converted), rows, tidy(kinds), null if any(null) else ()
+    )
 
 
 def _kind(raw: Raw, at: int, found: TypeName) -> Kind | None:
@@ -139,6 +149,7 @@ def _column(
 ) -> tuple[TypeName, Column]:
     """One column's type and values."""
     if raw.source == "text":
+        column = unmarked(column)
         return cells_column(column, wanted, place, raw.whole is not None)
     if raw.source == "json":
         return object_column(column, wanted, place, json=True)

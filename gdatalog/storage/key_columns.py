@@ -18,15 +18,15 @@ from gdatalog import cancellation
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.column_arrays import is_borrowed
-from gdatalog.storage.keys import encode_column, encode_values, float_to_key
-from gdatalog.storage.kinds import joined
+from gdatalog.storage.keys import check_no_nulls, encode_column, encode_values, float_to_key
+from gdatalog.storage.kinds import either, joined
 from gdatalog.storage.load_options import LoadOptions, Names, Types
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_ops import DeviceOps
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn
+from gdatalog.storage.table import Array, NullableColumn, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import INT_MAX, TypeName
 
@@ -65,7 +65,7 @@ def relation_of_few(
 
 def _plainly(values: Sequence[Any], kind: TypeName) -> bool:
     if kind == "int":
-        return all(type(value) is int and -INT_MAX <= value <= INT_MAX for value in values)
+        return all(type(value) is int and -INT_MAX <= value < INT_MAX for value in values)
     if kind == "symbol":
         return all(type(value) is str and value.isascii() for value in values)
     return False
@@ -79,15 +79,21 @@ def relation_of_tables(
     left = iter(tables)
     first, second = next(left), next(left, None)
     if second is None:
-        return relation_of_table(first, symbols, ops).of_kinds(first.kinds), first.length
+        relation = relation_of_table(first, symbols, ops)
+        return relation.of_kinds(first.kinds, first.nullable), first.length
     names, types, kinds = first.names, first.types, first.kinds
+    nullable = first.nullable
     account = current_watch().account
     with account.giving_back(LOADING, FILE_TEXTS):
         keys = KeyColumns(len(types))
         keys.add(first, symbols)
         del first
         while second is not None:
-            keys.add(second, symbols)
+            wider = either(nullable, second.nullable)
+            if wider != nullable:
+                keys.check_nullable(wider, nullable, types)
+            nullable = wider
+            keys.add(second.of_nullable(nullable), symbols)
             kinds = joined(kinds, second.kinds, names)
             del second
             second = next(left, None)
@@ -95,7 +101,8 @@ def relation_of_tables(
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:  # returns memory that it has freed to the system, for the next table
         arrow.default_memory_pool().release_unused()
-    return Relation.of_blocks(names, types, [columns], keys.rows).of_kinds(kinds), keys.rows
+    relation = Relation.of_blocks(names, types, [columns], keys.rows)
+    return relation.of_kinds(kinds, nullable), keys.rows
 
 
 def relation_of_keys(
@@ -114,7 +121,9 @@ def relation_of_keys(
 def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
     """The relation of a table. It keeps only arrays that cannot be changed elsewhere; others are
     copied."""
-    away = [not isinstance(column, np.ndarray | TextColumn) for column in table.columns]
+    away = [
+        not isinstance(column, np.ndarray | TextColumn | NullableColumn) for column in table.columns
+    ]
     xp: Any = np if ops is None else ops.xp
 
     def own(at: int) -> Array:
@@ -159,6 +168,7 @@ class KeyColumns:
         def keys_of(at: int) -> Array:
             known, texts = len(symbols), table.columns[at]
             keys = encode_column(texts, table.types[at], symbols)
+            texts = texts.values if isinstance(texts, NullableColumn) else texts
             if isinstance(texts, TextColumn):
                 self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
             return keys
@@ -183,6 +193,16 @@ class KeyColumns:
                 file.append(keys)
             parts.clear()
         self._charge()
+
+    def check_nullable(
+        self, nullable: Sequence[bool], before: Sequence[bool], types: Sequence[TypeName]
+    ) -> None:
+        """Raises if a value has the key of a null in a column that becomes nullable."""
+        for at, kind in enumerate(types):
+            if nullable[at] and not (before and before[at]):
+                parts = [self._files[at].written()] if self._files else self._parts[at]
+                for keys in parts:
+                    check_no_nulls(keys, kind)
 
     def _nbytes(self) -> int:
         return sum(part.nbytes for parts in self._parts for part in parts)

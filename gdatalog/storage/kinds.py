@@ -20,6 +20,7 @@ from gdatalog.values import TypeName
 
 NAIVE = ""  # the zone of times without a zone
 UTC = "UTC"
+ROW_ID = "row_id"  # the name of a hidden column of row numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,6 @@ class Kind:
 
 _FIXED: dict[TypeName, str] = {
     "int": "int64",
-    "float": "float64",
     "bool": "bool",
     "symbol": "str",
     "date": "object",
@@ -42,6 +42,12 @@ _FIXED: dict[TypeName, str] = {
 }
 _UNITS = ("s", "ms", "us", "ns")  # others only NumPy has
 Kinds = tuple[Kind | None, ...]  # of all columns; empty: None for each
+ROW_NUMBERS = Kind("row numbers")  # of a last column that is hidden unless a program names it
+
+
+def shown_columns(kinds: Kinds, width: int) -> int:
+    """How many of a relation's columns are shown: all but a hidden last one."""
+    return width - (ROW_NUMBERS in kinds[-1:])
 
 
 def kind_of(column: Any, found: TypeName) -> Kind | None:
@@ -55,6 +61,8 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
     if dtype is None:  # Python's values have one dtype; their times may have a zone
         return zoned(_zone_of_values(column)) if times else None
     of = type(dtype).__module__.partition(".")[0]
+    if arrow and pa.types.is_null(dtype):
+        return None
     if isinstance(dtype, np.dtype) and dtype.kind in "OTU":
         kept = dtype.kind == "O" and library == "pandas"
         zone = _zone_of_values(column) if times else None
@@ -122,6 +130,13 @@ def tidy(kinds: Iterable[Kind | None]) -> Kinds:
     """The kinds of all columns; empty if each is None."""
     found = tuple(kinds)
     return found if any(found) else ()
+
+
+def either(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which columns of rows of both are nullable."""
+    if not one or not other:
+        return one or other
+    return tuple(mine or its for mine, its in zip(one, other, strict=True))
 
 
 def zone_at(kinds: Sequence[Kind | None], at: int) -> str | None:

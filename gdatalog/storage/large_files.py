@@ -30,6 +30,7 @@ from gdatalog.storage.headers import (
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.line_blocks import Block, blocks_of, bytes_of_block, each_block, report_size
 from gdatalog.storage.load_options import LoadOptions, TypedColumns, check_delimiter
+from gdatalog.storage.missing import unmarked
 from gdatalog.storage.parquet_groups import with_keys
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Table
@@ -40,7 +41,9 @@ from gdatalog.values import TypeName
 def by_position(options: LoadOptions) -> LoadOptions:
     """The options for all columns of a text: a declaration describes these only if the options
     select none."""
-    return options if options.columns is None else replace(options, declared=None)
+    if options.columns is None:
+        return options
+    return replace(options, declared=None, marking=options.marks)
 
 
 WHOLE = 4  # least bytes of memory for each byte of a file that is read whole
@@ -52,8 +55,8 @@ def tables_of_large(
 ) -> Iterator[Table] | None:
     """The rows of a file in blocks; None if it has to be read whole."""
     path = file.path
-    if options.nulls == "drop" and options.declared is None:
-        return None  # types are inferred from the rows that are not dropped
+    if options.declared is None and (options.nulls == "drop" or options.null is not None):
+        return None  # types are inferred from the rows or cells that are left
     try:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         packed = path.lower().endswith(PACKED)
@@ -95,9 +98,9 @@ class _Large:
             yield text if block[0] or not header else text.after(self.head[0])
 
     def cut(self, data: bytes, line: int = 1) -> Delimited:
-        name, declared = self.file.path, self.options.declared
-        blank = declared is not None and declared.types == ("symbol",) and not self.quoted
-        return Delimited(name, data, self.delimiter, self.quoted, blank, first_line=line)
+        blank, marks = self.options.blank_is_row(self.quoted), self.options.marks and self.quoted
+        how = self.delimiter, self.quoted, blank
+        return Delimited(self.file.path, data, *how, first_line=line, marks=marks)
 
     def raws(self, names: tuple[str, ...] | None, texts: Sequence[int]) -> Iterator[Raw]:
         """The columns of each block; `names`: those of the header, if there is one. `texts`: which
@@ -120,7 +123,7 @@ class _Seen:
         self._others = {at: False for at, field in enumerate(fields) if is_year(field)}
         self._again = False  # whether a text of the first line occurs in a column of texts
         for text in large.texts(True):
-            cells = text.columns(large.width)
+            cells = list(map(unmarked, text.columns(large.width)))
             for at, column in enumerate(cells):
                 self.columns[at].see(column)
             for at, other in self._others.items():
@@ -175,7 +178,8 @@ def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
     types: list[TypeName] = []
     if seen is not None:
         types = _types(seen, None if found.header else first)
-        texts = [] if options.mends else [at for at, k in enumerate(types) if k == "symbol"]
+        plain = not (options.mends or options.marks)
+        texts = [at for at, k in enumerate(types) if k == "symbol"] if plain else []
     with work.within(FIRST if twice else 0.0, 1.0):
         for raw in large.raws(names, texts):
             if options.declared is None:

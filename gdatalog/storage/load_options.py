@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Duplicates
 from gdatalog.storage.places import shown
 from gdatalog.values import TypeName, plain
 
-Nulls = Literal["error", "drop"]
+Nulls = Literal["keep", "drop", "error"]
 Names = tuple[str, ...]
 Types = tuple[TypeName, ...]
 FilePath = str | os.PathLike[str]
@@ -30,14 +31,21 @@ class Declared(Protocol):
     def columns(self) -> Names: ...
     @property
     def types(self) -> Types: ...
+    @property
+    def nullable(self) -> tuple[bool, ...]: ...
+    @property
+    def declared(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
-    """The names and types of a relation's columns."""
+    """The names and types of a relation's columns, and which are nullable (empty: none).
+    `declared`: others may hold no nulls."""
 
     columns: Names
     types: Types
+    nullable: tuple[bool, ...] = ()
+    declared: bool = False
 
 
 @dataclass(slots=True)
@@ -71,15 +79,23 @@ class Findings:
                 )
             )
         if self.duplicates:
-            are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
-            found.append(
-                Caution(
-                    f"{name}: {self.duplicates:,} of {row_count(self.rows)} {are}, and a "
-                    f"relation is a set: {row_count(self.rows - self.duplicates)} loaded",
-                    hint='row_id="id" keeps all rows and adds a column with their numbers',
-                )
-            )
+            loaded = f": {row_count(self.rows - self.duplicates)} loaded"
+            found.append(Caution(self._duplicates_of(name) + loaded, hint=_KEEP))
         return found
+
+    def check_duplicates(self, name: str, setting: Duplicates) -> None:
+        """Raises if there are duplicates, and the setting says that they are an error."""
+        if self.duplicates and setting == "error":
+            warn = 'duplicates="warn" drops the duplicates with a warning'
+            raise DataError(self._duplicates_of(name), hint=f"{_KEEP}; {warn}")
+
+    def _duplicates_of(self, name: str) -> str:
+        are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
+        of = f"{self.duplicates:,} of {row_count(self.rows)}"
+        return f"{name}: {of} {are}, and a relation is a set"
+
+
+_KEEP = "row_id=True keeps all rows, so that sums and counts see each of them"
 
 
 class KeptPipes(Protocol):
@@ -91,19 +107,22 @@ class KeptPipes(Protocol):
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
-    line of a text file is a header. `nulls`: whether missing values are errors, or their rows are
-    dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
-    `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
-    of the data, in errors. `there`: the array module of a device; columns on that device stay
-    there. `pipes`: keeps the content of pipes. Of a graph: `tuples` makes columns of the parts of
-    nodes that are tuples; `with_nodes`: its nodes are loaded, too.
+    line of a text file is a header. `nulls`: whether missing values are kept, their rows dropped,
+    or refused; `fill` replaces them, by column. `row_id` adds a column of row numbers with this
+    name, or a hidden one. `findings` collects warnings, if given. `declared`: the relation's
+    declaration. `what`: the name of the data, in errors. `there`: the array module of a device;
+    columns on that device stay there. `pipes`: keeps the content of pipes. Of a graph: `tuples`
+    makes columns of the parts of nodes that are tuples; `with_nodes`: its nodes are loaded, too.
+    `marking`: as `marks`, for columns that are not declared here. `null`: the word for nulls in a
+    text file.
     """
 
     columns: Sequence[str] | None = None
     header: bool | None = None
-    nulls: Nulls = "error"
+    nulls: Nulls = "keep"
+    null: str | None = None
     fill: Mapping[str, Any] = field(default_factory=dict)
-    row_id: str | None = None
+    row_id: str | bool | None = None  # True: hidden
     first_row_id: int = 0
     fill_is_text: bool = False  # whether the values of `fill` are parsed like cells of a file
     findings: Findings | None = field(default=None, compare=False)
@@ -113,12 +132,42 @@ class LoadOptions:
     pipes: KeptPipes | None = field(default=None, compare=False)
     tuples: bool = False
     with_nodes: bool = False
+    marking: bool = False
 
     @property
     def arity(self) -> int | None:
         """The number of wanted columns, if it is known."""
         wanted = self.columns if self.declared is None else self.declared.types
         return None if wanted is None else len(wanted)
+
+    def is_nullable(self, at: int) -> bool:
+        """Whether a column is nullable, whatever its data."""
+        return self.declared is not None and True in self.declared.nullable[at : at + 1]
+
+    @property
+    def marks(self) -> bool:
+        """Whether empty cells without quotes are marked: in some column of texts they are nulls."""
+        declared = self.declared
+        null = () if declared is None else zip(declared.types, declared.nullable, strict=False)
+        return self.marking or ("symbol", True) in null
+
+    def marked(self, at: int) -> bool:
+        """Whether marked cells of a column are nulls."""
+        declared = self.declared
+        return declared is not None and declared.types[at] == "symbol" and self.is_nullable(at)
+
+    def blank_is_row(self, quoted: bool) -> bool:
+        """Whether an empty line of a text file is a row: of the only column, which has texts or is
+        nullable."""
+        declared = self.declared
+        if declared is None or len(declared.types) != 1:
+            return False
+        return self.is_nullable(0) if quoted else declared.types[0] == "symbol"
+
+    def keeps(self, at: int) -> bool:
+        """Whether a column's missing values become nulls."""
+        strict = self.declared is not None and self.declared.declared
+        return self.nulls == "keep" and (not strict or self.is_nullable(at))
 
     @property
     def mends(self) -> bool:
@@ -135,20 +184,27 @@ def row_count(count: int) -> str:
 
 def checked(options: LoadOptions) -> LoadOptions:
     """The options; raises an error if one is not valid."""
-    if options.nulls not in ("error", "drop"):
+    if options.nulls not in get_args(Nulls):
         raise UsageError(
             f"there is no nulls={options.nulls!r}",
-            hint='nulls="error" refuses rows with missing values, nulls="drop" drops them',
+            hint='nulls="keep" keeps missing values, nulls="drop" drops rows with some, '
+            'nulls="error" refuses them',
         )
     if not isinstance(options.fill, Mapping):
         raise UsageError(
             f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
         )
-    if options.row_id is not None and not (options.row_id and isinstance(options.row_id, str)):
-        raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
+    if isinstance(options.row_id, str | None) and options.row_id != "":
+        options = replace(options, row_id=plain(options.row_id))
+    elif options.row_id is False:
+        options = replace(options, row_id=None)
+    elif options.row_id is not True:
+        message = f"row_id is True or the name of a column, found {options.row_id!r}"
+        raise UsageError(message)
+    if options.null is not None and not isinstance(options.null, str):
+        raise UsageError(f"null is the word for nulls in a text file, found {options.null!r}")
     if options.header is not None and not isinstance(options.header, bool):
         raise UsageError(f"header is True, False or None, found {options.header!r}")
-    options = replace(options, row_id=plain(options.row_id))
     if options.columns is None:
         return options
     names = list(options.columns) if isinstance(options.columns, Iterable) else [None]
@@ -157,7 +213,7 @@ def checked(options: LoadOptions) -> LoadOptions:
     return replace(options, columns=list(map(plain, names)))
 
 
-TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")
+TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "null", "fill", "row_id")
 
 
 def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
@@ -175,6 +231,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
         )
     header = flag_of(given, "header", "headers")
     columns = given.get("columns")
+    row_id = given.get("row_id")
     fill: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
         name, equals, value = part.partition("=")
@@ -187,9 +244,10 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
         LoadOptions(
             None if columns is None else [name.strip() for name in columns.split(",")],
             header,
-            given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
+            given.get("nulls", "keep"),  # type: ignore[arg-type]  # `checked` looks at the word
+            given.get("null"),
             fill,
-            given.get("row_id"),
+            {"true": True, "false": None}.get((row_id or "").lower(), row_id),
             fill_is_text=True,
             findings=findings,
         )

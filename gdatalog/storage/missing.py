@@ -1,7 +1,9 @@
-"""Missing values: finds them, drops their rows, or fills them.
+"""Missing values: keeps them as nulls, drops their rows, fills them, or refuses them.
 
-A relation has no missing values. Data with missing values is an error that counts them by column,
-unless the options drop the rows or fill the values.
+What a library says is null becomes a null: Arrow's nulls, pandas' NA, NaT, None and NaN, None in
+Python and JSON, blank cells of columns of text files that hold no texts. A NaN elsewhere, and words
+such as NA in a text file, are errors that count them by column, unless the options drop the rows or
+fill the values.
 """
 
 from __future__ import annotations
@@ -19,22 +21,91 @@ from gdatalog.storage.columns import arrow_array, column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.load_options import LoadOptions, row_count
-from gdatalog.storage.places import DataPlace, SomeRows
+from gdatalog.storage.places import DataPlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw
-from gdatalog.storage.table import Array, Column, TextColumn
+from gdatalog.storage.table import Array, Column, NullableColumn, TextColumn
 from gdatalog.values import TypeName
 
 # The wanted columns: the name of each, its position in the data, and its declared type.
 Picked = Sequence[tuple[str, int, TypeName | None]]
+# Types the values of a raw column.
+Typing = Callable[[Any, DataPlace], tuple[TypeName, Column]]
 
 
-_WITH_NAN = (float, np.floating, np.datetime64, Decimal)
+_WITH_NAN = (float, np.floating, np.datetime64, np.timedelta64, Decimal)
 _NAMES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 
 
-def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool) -> Array:
+def with_nulls(
+    source: str, null: str | None, marked: bool, typed: Typing, column: Any, place: DataPlace
+) -> tuple[TypeName, Column]:
+    """The typed values of a raw column, with its nulls if it has some. Of a text file: `null` is
+    the word for them, and cells that are `marked` as empty are nulls, too."""
+    missing = None if source != "text" else said_nulls(column, null, marked)
+    while True:
+        try:
+            if missing is None or not missing.any():
+                return typed(column, place)
+            kind, values = typed(taken(column, ~missing), _among(place, ~missing))
+            return kind, NullableColumn(_spread(values, ~missing), missing)
+        except MissingValue:
+            found = null_mask(column, source, None, False, nulls=True)
+            found = found if missing is None else found | missing
+            if not found.any() or (missing is not None and (found == missing).all()):
+                raise
+            missing = found
+
+
+def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
+    """A mask of the cells of a text file that are the word for nulls, or are `marked` as empty."""
+    found: Array | None = None
+    if null is not None:
+        cells = as_arrow(column) if isinstance(column, TextColumn) else column
+        if isinstance(cells, list):
+            found = np.array([cell == null for cell in cells], dtype=np.bool_)
+        else:
+            found = np.asarray(pc.equal(cells, null).fill_null(False), dtype=np.bool_)
+    if marked and getattr(column, "null_count", 0):
+        empty = np.asarray(column.is_null(), dtype=np.bool_)
+        found = empty if found is None else found | empty
+    return found
+
+
+def unmarked(cells: Any) -> Any:
+    """The cells of a text file, with empty texts in place of marks."""
+    return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
+
+
+def _among(place: DataPlace, there: Array) -> SomeRows:
+    return SomeRows(place.what, place.column, place, np.flatnonzero(there))
+
+
+def _spread(values: Column, there: Array) -> Array | TextColumn:
+    """The values in the rows that are `there`; any valid values elsewhere."""
+    if isinstance(values, TextColumn):
+        texts = values.texts if len(values.texts) else np.array([""], dtype=object)
+        codes = np.zeros(len(there), dtype=np.int32)
+        codes[there] = values.codes
+        return TextColumn(codes, texts)
+    assert isinstance(values, np.ndarray)
+    whole: Array = np.zeros(len(there), dtype=values.dtype)
+    whole[there] = values
+    return whole
+
+
+def null_mask(
+    column: Any, source: str, declared: TypeName | None, filled: bool, nulls: bool = False
+) -> Array:
     """A mask of the missing values of a raw column. In a text file these are cells such as `NA`,
-    but not in columns of texts; there, empty cells are missing if the column is `filled`."""
+    but not in columns of texts; there, empty cells are missing if the column is `filled`.
+    `nulls`: of those that are kept as nulls."""
+    if source == "text":
+        column = unmarked(column)
+    if source == "text" and nulls:
+        cells = as_arrow(column) if isinstance(column, TextColumn) else column
+        if isinstance(cells, list):
+            return np.array([not cell.strip() for cell in cells], dtype=np.bool_)
+        return np.asarray(pc.equal(pc.utf8_trim_whitespace(cells), ""), dtype=np.bool_)
     if source == "text":
         if isinstance(column, TextColumn):
             if declared in (None, "symbol"):
@@ -49,15 +120,19 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     if not isinstance(column, np.ndarray) and (
         hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
     ):
-        return np.asarray(pc.is_null(arrow_array(column), nan_is_null=True), dtype=np.bool_)
+        values = arrow_array(column)
+        return np.asarray(pc.is_null(values, nan_is_null=not nulls), dtype=np.bool_)
     if not isinstance(column, np.ndarray | list | tuple) and hasattr(column, "__array__"):
         column = np.asarray(column)
     if isinstance(column, np.ma.MaskedArray):
         return np.ma.getmaskarray(column)
     if isinstance(column, np.ndarray) and column.dtype.kind not in "OTV":
+        if nulls and column.dtype.kind not in "Mm":
+            return np.zeros(len(column), dtype=np.bool_)
         return np.asarray(column != column)  # NaN and NaT
+    nan = (np.datetime64, np.timedelta64) if nulls else _WITH_NAN
     missing = (
-        type(value).__name__ in _NAMES or (isinstance(value, _WITH_NAN) and value != value)
+        type(value).__name__ in _NAMES or (isinstance(value, nan) and value != value)
         for value in column
     )
     return np.fromiter(missing, np.bool_, len(column))
@@ -82,6 +157,8 @@ def taken(column: Any, keep: Array) -> Any:
         column = fetched(column)
     if isinstance(column, list | tuple):
         return [value for value, kept in zip(column, keep.tolist(), strict=True) if kept]
+    if type(column).__module__.startswith("polars"):
+        column = arrow_array(column)
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
         if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
@@ -122,10 +199,13 @@ class Mending:
                 f"fill names no column of the relation: {unknown!r}",
                 hint=f"did you mean {near!r}?" if near else f"columns are {', '.join(names)}",
             )
-        masks = [
-            null_mask(raw.columns[at], raw.source, kind, name in options.fill)
-            for name, at, kind in picked
-        ]
+        masks = []
+        for number, (name, at, kind) in enumerate(picked):
+            mask = null_mask(raw.columns[at], raw.source, kind, name in options.fill)
+            if raw.source == "text":
+                said = said_nulls(raw.columns[at], options.null, options.marked(number))
+                mask = mask if said is None else mask | said
+            masks.append(mask)
         keep: Array = np.ones(raw.length, dtype=np.bool_)
         if options.nulls == "drop":
             for name, mask in zip(names, masks, strict=True):
@@ -149,14 +229,14 @@ class Mending:
         number: int,
         raw_column: Any,
         place: DataPlace,
-        typed: Callable[[Any, DataPlace], tuple[TypeName, Column]],
+        typed: Typing,
     ) -> tuple[TypeName, Column]:
         """The typed values of a column in the rows that are kept."""
         filling = place.column in self.options.fill
         there = self.keep & ~self.masks[number] if filling else self.keep
         if not there.all():
             raw_column = taken(raw_column, there)
-            place = SomeRows(place.what, place.column, place, np.flatnonzero(there))
+            place = _among(place, there)
         kind, values = typed(raw_column, place)
         if not filling or int(np.count_nonzero(there)) == self.length:
             return kind, values
@@ -189,10 +269,9 @@ def _filled(values: Column, there: Array, fill: Column) -> Column:
     return whole
 
 
-def explained(error: DataError, raw: Raw, picked: Picked, select: bool) -> DataError:
+def explained(error: DataError, raw: Raw, picked: Picked, options: LoadOptions) -> MissingValue:
     """The error for the first missing value, with the number of rows that `nulls="drop"` would
-    drop. The count ends at another error in a later batch. `select`: whether `columns` could load
-    only other columns."""
+    drop. The count ends at another error in a later batch."""
     counts: dict[str, int] = {}
     gone = length = 0
     of = "of"
@@ -217,7 +296,21 @@ def explained(error: DataError, raw: Raw, picked: Picked, select: bool) -> DataE
         'nulls="drop" drops these rows',
         f'fill={{"{next(iter(counts), "x")}": ...}} fills them',
     ]
-    if whole and select:
+    typed = {name: kind for name, _, kind in picked if kind is not None}
+    first = next((name for name in counts if name in typed), None)
+    if first is not None and options.nulls == "keep" and not options.keeps(names.index(first)):
+        cures.insert(0, f"declare it {first}: {typed[first]}? to keep nulls")
+    if (raw.source, options.nulls, raw.whole, options.null) == ("text", "keep", None, None):
+        at, mask = next(
+            (at, mask) for (_, at, _), mask in zip(picked, masks, strict=True) if mask.any()
+        )
+        cells = raw.columns[at]
+        cells = as_arrow(cells) if isinstance(cells, TextColumn) else unmarked(cells)
+        words = (str(cell) for cell in taken(cells, mask) if str(cell).strip())
+        if (word := next(words, None)) is not None:
+            cures.insert(0, f'null="{word}" keeps cells with this word as nulls')
+    if whole and not options.with_nodes:
         some = ", ".join(f'"{name}"' for name in whole) if len(whole) <= 12 else "..."
         cures.insert(0, f"columns=[{some}] loads the other columns")
-    return DataError(error.message, error.span, hint="; ".join(cures), notes=[*error.notes, note])
+    hint, notes = "; ".join(cures), [*error.notes, note]
+    return MissingValue(error.message, error.span, hint=hint, notes=notes)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.storage.row_order import Order, turned, turned_back
+from gdatalog.storage.row_order import Order, backward, turned, turned_back
 from gdatalog.storage.rows import Columns, order_rows
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
+from gdatalog.values import NULL
 
 STRETCH = 1 << 18  # rows compared at a time
 
 
-def sorted_rows(keys: Columns, types: Sequence[str], symbols: SymbolTable, order: Order) -> Columns:
-    """The rows, sorted. `order`: of all columns."""
+def sorted_rows(
+    keys: Columns,
+    types: Sequence[str],
+    symbols: SymbolTable,
+    order: Order,
+    nullable: Sequence[bool] = (),
+) -> Columns:
+    """The rows, sorted, nulls last. `order`: of all columns."""
     if "symbol" not in types:
-        return turned_back(sort_rows(turned(keys, order)), order)
-    ranks = _ranks(types, symbols)
+        return turned_back(sort_rows(turned(keys, order, nullable)), order, nullable)
+    ranks = _Ranks.of(types, symbols, nullable)
     places = order_rows(tuple(_key(keys, by, ranks) for by in order))
     return tuple(key[places] for key in keys)
 
@@ -32,15 +39,16 @@ def first_rows(
     symbols: SymbolTable,
     order: Order,
     count: int,
+    nullable: Sequence[bool] = (),
 ) -> Columns:
-    """The first `count` rows of distinct ones, sorted. `order`: of all columns.
+    """The first `count` rows of distinct ones, sorted, nulls last. `order`: of all columns.
 
     The first column decides for most rows: those before the last wanted value are in, those with
     that value are ties, which the next column decides.
     """
     if not count:
         return tuple(column[:0] for column in blocks[0])
-    ranks = _ranks(types, symbols)
+    ranks = _Ranks.of(types, symbols, nullable)
     rows = [part for block in blocks for part in _stretches(block)]
     found: list[Columns] = []
     for by in order:
@@ -63,10 +71,17 @@ def first_of(keys: Columns, count: int) -> Array:
     return first_rows([numbered], ["int"] * len(numbered), SymbolTable(), order, count)[-1]
 
 
-def _ranks(types: Sequence[str], symbols: SymbolTable) -> list[Array | None]:
-    """For each column of texts the rank of each code."""
-    ranks = symbols.ranks() if "symbol" in types else None
-    return [ranks if kind == "symbol" else None for kind in types]
+class _Ranks(NamedTuple):
+    """For each column the rank of each code, if it has texts, and whether it is nullable."""
+
+    of_texts: list[Array | None]
+    nullable: Sequence[bool]
+
+    @staticmethod
+    def of(types: Sequence[str], symbols: SymbolTable, nullable: Sequence[bool]) -> _Ranks:
+        ranks = symbols.ranks() if "symbol" in types else None
+        of_texts = [ranks if kind == "symbol" else None for kind in types]
+        return _Ranks(of_texts, nullable or [False] * len(types))
 
 
 def _stretches(block: Columns) -> list[Columns]:
@@ -74,16 +89,26 @@ def _stretches(block: Columns) -> list[Columns]:
     return [tuple(np.asarray(column)[at : at + STRETCH] for column in block) for at in starts]
 
 
-def _key(rows: Columns, by: tuple[int, bool], ranks: Sequence[Array | None]) -> Array:
+def _key(rows: Columns, by: tuple[int, bool], ranks: _Ranks) -> Array:
     """What rows are compared by: less is earlier."""
     at, down = by
-    of_texts, key = ranks[at], rows[at]
-    key = key if of_texts is None else of_texts[key]
-    return ~key if down else key
+    of_texts, key = ranks.of_texts[at], rows[at]
+    key = key if of_texts is None else ranks_of(key, of_texts)
+    return backward(key, ranks.nullable[at]) if down else key
+
+
+def ranks_of(codes: Array, ranks: Array) -> Array:
+    """The ranks of texts by their codes; nulls stay nulls."""
+    if codes.dtype != np.int64 or not len(codes) or codes.max() != NULL:
+        return ranks[codes]
+    found: Array = np.full(len(codes), NULL, dtype=np.int64)
+    there = codes != NULL
+    found[there] = ranks[codes[there]]
+    return found
 
 
 def _divided(
-    rows: Sequence[Columns], by: tuple[int, bool], ranks: Sequence[Array | None], count: int
+    rows: Sequence[Columns], by: tuple[int, bool], ranks: _Ranks, count: int
 ) -> tuple[list[Columns], list[Columns]]:
     """The rows before the `count`-th value of a column, or the last one, and those that have it."""
     last = _value_at(rows, by, ranks, count)
@@ -100,9 +125,7 @@ def _divided(
     return sure, ties
 
 
-def _value_at(
-    rows: Sequence[Columns], by: tuple[int, bool], ranks: Sequence[Array | None], count: int
-) -> Any:
+def _value_at(rows: Sequence[Columns], by: tuple[int, bool], ranks: _Ranks, count: int) -> Any:
     last = None  # the `count`-th value of the rows so far
     best: list[Array] = []
     for part in rows:

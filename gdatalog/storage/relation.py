@@ -21,7 +21,7 @@ from gdatalog.storage.deferred_rows import DeferredRows
 from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.history import History, Version, extended, rows_since, stacked
 from gdatalog.storage.kept import carry, kept_nbytes
-from gdatalog.storage.keys import decode_blocks, narrow
+from gdatalog.storage.keys import check_no_nulls, decode_blocks, narrow
 from gdatalog.storage.kinds import Kinds
 from gdatalog.storage.load_options import Names, Types
 from gdatalog.storage.membership import held_by
@@ -69,6 +69,7 @@ class Relation:
         # The rows added to the relation that this one extends; None if it extends none.
         self.news: tuple[Relation, ...] | None = None
         self.kinds: Kinds = ()  # the dtypes that the columns had when they were loaded
+        self.nullable: tuple[bool, ...] = ()  # the columns that may hold nulls; empty: none
 
     def __len__(self) -> int:
         return self.length
@@ -157,24 +158,32 @@ class Relation:
 
     def to_table(self, symbols: SymbolTable) -> Table:
         """The decoded rows, in their present order."""
-        columns = decode_blocks(self.blocks(), self.types, symbols)
-        return Table(self.columns, self.types, columns, self.length, self.kinds)
+        columns = decode_blocks(self.blocks(), self.types, symbols, nullable=self.nullable)
+        own = self.kinds, self.nullable
+        return Table(self.columns, self.types, columns, self.length, *own)
 
     def renamed(self, columns: Names) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
         other = Relation.over(columns, self.types, self.store)
         other._tries, other._asked, other.statistics = self._tries, self._asked, self.statistics
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
-        other.kinds = self.kinds
+        other.kinds, other.nullable = self.kinds, self.nullable
         return other
 
-    def of_kinds(self, kinds: Kinds) -> Relation:
-        """The same rows with columns of these kinds."""
-        if kinds == self.kinds:
+    def of_kinds(self, kinds: Kinds, nullable: tuple[bool, ...]) -> Relation:
+        """The same rows with columns of these kinds, some of them nullable."""
+        if (kinds, nullable) == (self.kinds, self.nullable):
             return self
         other = self.renamed(self.columns)
-        other.kinds = kinds
+        other.kinds, other.nullable = kinds, nullable
         return other
+
+    def check_nullable(self, nullable: tuple[bool, ...]) -> None:
+        """Raises if a value has the key of a null in a column that becomes nullable."""
+        if nullable != self.nullable:
+            for at, null in enumerate(nullable):
+                if null and not (self.nullable and self.nullable[at]):
+                    check_no_nulls(np.asarray(self.column(at)), self.types[at])
 
     # --------------------------------------------------------------------------- more rows
 

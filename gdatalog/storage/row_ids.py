@@ -1,4 +1,8 @@
-"""A column of row numbers keeps equal rows apart, although a relation is a set."""
+"""A column of row numbers keeps equal rows apart, although a relation is a set.
+
+It has the name that the user gives; or it is the last column, and hidden: atoms and answers leave
+it out unless they name it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage.kinds import tidy
+from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, tidy
 from gdatalog.storage.load_options import LoadOptions, TypedColumns
 from gdatalog.storage.table import Table
 
@@ -17,13 +21,15 @@ def with_row_ids(
     read: Callable[[LoadOptions], Iterable[Table]], options: LoadOptions
 ) -> Iterator[Table]:
     """The tables that `read` returns, with a column of consecutive row numbers if the options name
-    one: at its declared position, else in front."""
+    one: at its declared position, else in front, or behind if it is hidden."""
     name, declared, what = options.row_id, options.declared, options.what
     if name is None:
         yield from read(options)
         return
+    hidden = name is True
+    name = ROW_ID if name is True else name
     at, next_number = 0, options.first_row_id
-    if declared is not None:
+    if declared is not None and not (hidden and ROW_ID not in declared.columns):
         pairs = dict(zip(declared.columns, declared.types, strict=True))
         if pairs.get(name) != "int":
             found = f"{name}: {pairs[name]}" if name in pairs else "no such column"
@@ -34,7 +40,8 @@ def with_row_ids(
             )
         at = declared.columns.index(name)
         del pairs[name]
-        declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
+        null = declared.nullable and (*declared.nullable[:at], *declared.nullable[at + 1 :])
+        declared = TypedColumns(tuple(pairs), tuple(pairs.values()), null, declared.declared)
     for table in read(replace(options, declared=declared)):
         if name in table.names:
             raise DataError(
@@ -43,10 +50,13 @@ def with_row_ids(
             )
         numbers = np.arange(next_number, next_number + table.length, dtype=np.int64)
         next_number += table.length
+        at = len(table.names) if hidden else at
+        kinds = table.kinds or (None,) * len(table.names)
         yield Table(
             (*table.names[:at], name, *table.names[at:]),
             (*table.types[:at], "int", *table.types[at:]),
             (*table.columns[:at], numbers, *table.columns[at:]),
             table.length,
-            tidy((*table.kinds[:at], None, *table.kinds[at:])) if table.kinds else (),
+            tidy((*kinds[:at], ROW_NUMBERS if hidden else None, *kinds[at:])),
+            table.nullable and (*table.nullable[:at], False, *table.nullable[at:]),
         )

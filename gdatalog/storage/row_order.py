@@ -8,6 +8,7 @@ import numpy as np
 
 from gdatalog.errors import NameResolutionError, UsageError, meant
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
 
 # The positions of all columns, the first sort key first, and whether each is descending.
 Order = Sequence[tuple[int, bool]]
@@ -62,16 +63,26 @@ def plain(order: Order) -> bool:
     return all(place == (at, False) for at, place in enumerate(order))
 
 
-def turned(columns: Columns, order: Order) -> Columns:
-    """Columns as sort keys: in this order, with the bits of descending ones inverted."""
+def backward(keys: Array, nullable: bool) -> Array:
+    """Sort keys of the reverse order, with nulls last again; twice gives the keys."""
+    return -2 - keys if nullable and keys.dtype == np.int64 else ~keys
+
+
+def turned(columns: Columns, order: Order, nullable: Sequence[bool] = ()) -> Columns:
+    """Columns as sort keys: in this order, descending ones reversed."""
     if plain(order):
         return columns
-    return tuple(~columns[at] if down else columns[at] for at, down in order)
+    null = nullable or [False] * len(columns)
+    return tuple(backward(columns[at], null[at]) if down else columns[at] for at, down in order)
 
 
-def turned_back(columns: Columns, order: Order) -> Columns:
+def turned_back(columns: Columns, order: Order, nullable: Sequence[bool] = ()) -> Columns:
     """Reverses `turned`."""
     if plain(order):
         return columns
-    found = {at: ~key if down else key for key, (at, down) in zip(columns, order, strict=True)}
+    null = nullable or [False] * len(columns)
+    found = {
+        at: backward(key, null[at]) if down else key
+        for key, (at, down) in zip(columns, order, strict=True)
+    }
     return tuple(found[at] for at in range(len(found)))

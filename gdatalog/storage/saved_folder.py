@@ -35,12 +35,12 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_groups import rows_at_once
 from gdatalog.storage.saved_kinds import described, kinds_from
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import DTYPES, Array, TextColumn
+from gdatalog.storage.table import DTYPES, Array, NullableColumn, TextColumn
 from gdatalog.storage.temporary_files import locked
 from gdatalog.storage.writers import naming
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName
 
-FORMAT = 1
+FORMAT = 2  # from 2 on, columns may have nulls
 _MANIFEST = "manifest.json"
 _UNFINISHED = "manifest.json.tmp"
 _ARRAYS = re.compile(r"data-[0-9a-f]{8}")
@@ -122,17 +122,26 @@ class FolderWriter:
         for name, relation in given.items():
             for block in blocks[name]:
                 for at in _texts(relation.types):
-                    marks[np.asarray(block[at])] = True
+                    codes = np.asarray(block[at])
+                    marks[codes[codes != NULL]] = True
         self._write_texts(np.flatnonzero(marks), symbols)
         places = np.cumsum(marks, dtype=np.int32) - np.int32(1)
         for name, relation in given.items():
             files = [f"c{columns + at}.npy" for at in range(len(relation.types))]
             columns += len(files)
+            null = relation.nullable or (False,) * len(files)
+            masks = [f"n{file}" if each else None for file, each in zip(files, null, strict=True)]
             for at, (file, kind) in enumerate(zip(files, relation.types, strict=True)):
-                self._write_column(file, [block[at] for block in blocks[name]], kind, places)
+                own = [block[at] for block in blocks[name]]
+                if (mask := masks[at]) is not None:
+                    own = [np.asarray(keys) for keys in own]
+                    missing = [keys == NULL for keys in own]
+                    self._write(mask, np.dtype(np.bool_), sum(map(len, own)), missing)
+                    own = [np.where(each, 0, keys) for each, keys in zip(missing, own, strict=True)]
+                self._write_column(file, own, kind, places)
             found[name] = {
                 "columns": relation.columns, "types": relation.types, "rows": relation.length,
-                "kinds": described(relation.kinds), "files": files,
+                "kinds": described(relation.kinds), "files": files, "nulls": masks,
             }  # fmt: skip
         return found
 
@@ -150,7 +159,7 @@ class FolderWriter:
                 for start in range(0, len(block), step):
                     piece = block[start : start + step]
                     if kind == "symbol":
-                        yield places[np.asarray(piece)]
+                        yield places[np.asarray(piece)] if len(places) else piece.astype(dtype)
                     else:
                         (values,) = decode_blocks([(piece,)], (kind,), SymbolTable())
                         assert isinstance(values, np.ndarray)
@@ -286,23 +295,43 @@ class FolderReader:
             if not {*types} <= {"symbol", *DTYPES}:
                 raise self._damaged(f"{name} has unknown types: {', '.join(types)}")
             columns, rows = tuple(map(str, said["columns"])), int(said["rows"])
-            keys = self._keys(said["files"], types, rows, codes)
+            masks = said.get("nulls", [None] * len(types))
+            keys = self._keys(said["files"], masks, types, rows, codes)
             relation = relation_of_keys(columns, types, keys, rows)
-            yield name, relation.of_kinds(kinds_from(said["kinds"]))
+            null = tuple(mask is not None for mask in masks)
+            yield name, relation.of_kinds(kinds_from(said["kinds"]), null if any(null) else ())
 
     def _keys(
-        self, files: Sequence[str], types: Sequence[TypeName], rows: int, codes: Array
+        self,
+        files: Sequence[str],
+        masks: Sequence[str | None],
+        types: Sequence[TypeName],
+        rows: int,
+        codes: Array,
     ) -> Iterator[list[Array]]:
-        """The keys of a relation, in blocks of rows."""
+        """The keys of a relation, in blocks of rows. `masks`: the files of nullable columns that
+        say where nulls are."""
         step, none = rows_at_once(types), SymbolTable()
         columns = [self._column(file, rows) for file, _ in zip(files, types, strict=True)]
+        nulls = [None if mask is None else self._column(mask, rows) for mask in masks]
         for start in range(0, rows if types else 0, step):
             block = []
-            for read, kind in zip(columns, types, strict=True):
-                values = read(start, min(rows, start + step))
+            for read, null, kind in zip(columns, nulls, types, strict=True):
+                end = min(rows, start + step)
+                values, missing = read(start, end), None if null is None else null(start, end)
                 right = values.dtype == DTYPES.get(kind, np.int32) or values.dtype == np.int32
                 if not right or (kind in ("float", "bool") and values.dtype != DTYPES[kind]):
                     raise self._damaged(f"a column of type {kind} holds {values.dtype}")
+                if missing is not None and missing.dtype != np.bool_:
+                    raise self._damaged(f"a mask of nulls holds {missing.dtype}")
+                if kind == "symbol" and missing is not None:
+                    there = values[~missing]
+                    if len(there) and not 0 <= int(there.min()) <= int(there.max()) < len(codes):
+                        raise self._damaged("a row has a text that is not there")
+                    made = np.full(len(values), NULL)
+                    made[~missing] = codes[there]
+                    block.append(made)
+                    continue
                 if kind == "symbol":
                     if int(values.min()) < 0 or int(values.max()) >= len(codes):
                         raise self._damaged("a row has a text that is not there")
@@ -312,7 +341,8 @@ class FolderReader:
                     raise self._damaged("a row holds NaN")
                 if kind == "bool":
                     values = values.view(np.uint8) != 0
-                block.append(encode_column(values, kind, none))
+                column = values if missing is None else NullableColumn(values, missing)
+                block.append(encode_column(column, kind, none))
             yield block
 
     def _column(self, name: str, length: int) -> Callable[[int, int], Array]:

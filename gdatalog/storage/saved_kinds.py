@@ -25,6 +25,8 @@ def kinds_from(found: list[Json]) -> Kinds:
 
 def _dtype(kind: Kind) -> dict[str, Json]:
     dtype = kind.dtype
+    if dtype is None:
+        return {}
     if isinstance(dtype, np.dtype):
         return {"numpy": dtype.str}
     if isinstance(dtype, pa.DataType):
@@ -65,6 +67,8 @@ def _dtype_from(found: dict[str, Json]) -> Any:
         return pd.StringDtype(found["texts"], na_value=np.nan if found["nan"] else pd.NA)
     if "zoned" in found:
         return pd.DatetimeTZDtype(found["zoned"], pa.lib.string_to_tzinfo(found["zone"]))
+    if "pandas" not in found:
+        return None
     return pd.api.types.pandas_dtype(found["pandas"])
 
 

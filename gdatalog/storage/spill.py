@@ -254,6 +254,13 @@ class SpilledColumn:
         for start in range(0, len(narrow), STRETCH):
             self.append(narrow[start : start + STRETCH])
 
+    def written(self) -> Array:
+        """The values so far."""
+        if self._file is None:
+            return np.concatenate([np.empty(0, self.dtype), *self._pieces], dtype=self.dtype)
+        self._file.flush()
+        return _mapped(self._file, self.dtype, self.length, Charge(self._spill))
+
     def finish(self) -> Array:
         """The complete column; nothing can be appended afterwards."""
         if self._file is None:

@@ -3,8 +3,9 @@
 Readers and data frames make tables, from which relations are made; results become tables, which
 writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
 float, bool for bool, int64 for nanoseconds since 1970 (UTC) of timestamp, nanoseconds of duration,
-days since 1970 of date, scaled ints of decimals; a symbol column is a `TextColumn`. Input arrays
-may have similar types; a value that does not fit raises an error.
+days since 1970 of date, scaled ints of decimals; a symbol column is a `TextColumn`, and one with
+missing values a `NullableColumn`. Input arrays may have similar types; a value that does not fit
+raises an error.
 """
 
 from __future__ import annotations
@@ -84,7 +85,27 @@ def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
     return np.flatnonzero(marks), places[codes]
 
 
-Column = Array | TextColumn
+@dataclass(frozen=True, slots=True, eq=False)
+class NullableColumn:
+    """A column with missing values; `values` has any valid values in the rows where one is
+    missing."""
+
+    values: Array | TextColumn
+    missing: Array  # bool
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Array) -> NullableColumn:
+        return NullableColumn(_taken(self.values, rows), self.missing[rows])
+
+
+Column = Array | TextColumn | NullableColumn
+
+
+def _taken(column: Any, rows: Array) -> Any:
+    return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+
 
 DTYPES: dict[TypeName, np.dtype[np.generic]] = {
     "int": np.dtype(np.int64),
@@ -97,13 +118,15 @@ DTYPES: dict[TypeName, np.dtype[np.generic]] = {
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """Columns of one length; `length` is the number of rows, for tables without columns. `kinds`:
-    the dtypes that the columns had when they were loaded; empty: none is kept."""
+    the dtypes that the columns had when they were loaded; empty: none is kept. `nullable`: which
+    columns may hold nulls; empty: none. Those that do are a `NullableColumn`."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
     columns: tuple[Column, ...]
     length: int
     kinds: Kinds = ()
+    nullable: tuple[bool, ...] = ()
 
     @property
     def typed(self) -> Iterator[tuple[TypeName, Column]]:
@@ -115,6 +138,18 @@ class Table:
         """The type of each column, the column, and its kind."""
         return zip(self.types, self.columns, self.kinds or [None] * len(self.types), strict=True)
 
+    def of_nullable(self, nullable: tuple[bool, ...]) -> Table:
+        """The table with columns that may hold nulls, some of which do not say so."""
+        if nullable == self.nullable:
+            return self
+        columns = tuple(
+            NullableColumn(column, np.zeros(len(column), dtype=np.bool_))
+            if null and not isinstance(column, NullableColumn)
+            else column
+            for column, null in zip(self.columns, nullable, strict=True)
+        )
+        return Table(self.names, self.types, columns, self.length, self.kinds, nullable)
+
     def only(self, places: Sequence[int]) -> Table:
         """Some of the columns."""
         return Table(
@@ -123,15 +158,13 @@ class Table:
             tuple(self.columns[at] for at in places),
             self.length,
             tuple(self.kinds[at] for at in places) if self.kinds else (),
+            tuple(self.nullable[at] for at in places) if self.nullable else (),
         )
 
     def take(self, rows: Array) -> Table:
         """The rows at these indices, in this order."""
-        columns = tuple(
-            column.take(rows) if isinstance(column, TextColumn) else column[rows]
-            for column in self.columns
-        )
-        return Table(self.names, self.types, columns, len(rows), self.kinds)
+        columns = tuple(_taken(column, rows) for column in self.columns)
+        return Table(self.names, self.types, columns, len(rows), self.kinds, self.nullable)
 
 
 # Sets of texts as bytes: the texts of a large file, and of a database that has read one.

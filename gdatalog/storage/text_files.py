@@ -20,6 +20,7 @@ from gdatalog.storage.headers import (
 )
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.load_options import Declared, LoadOptions, check_delimiter
+from gdatalog.storage.missing import unmarked
 from gdatalog.storage.places import DataPlace, shown
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import TextColumn
@@ -45,10 +46,10 @@ def raw_of_text(
         declared is None and data.strip() == b"()"
     ):
         return _proposition(name, data)
-    symbols = declared is not None and declared.types == ("symbol",)
-    blank = symbols and not quoted and picked is None
+    marks = options.marks and quoted
+    blank = options.blank_is_row(quoted) and picked is None
     cut = check_delimiter(delimiter or sniffed(data, quoted, options))
-    text = Delimited(name, data, cut, quoted, blank, first_line=first_line)
+    text = Delimited(name, data, cut, quoted, blank, first_line=first_line, marks=marks)
     head = list(islice(text.records(), SAMPLE))
     if not head:
         if declared is None:
@@ -62,12 +63,12 @@ def raw_of_text(
     texts = texts_among(head, options)
     columns = [] if options.header is False else _columns(below, width, texts)
     rows_below = [record.fields for record in head[1:]]
-    found = verdict(first, rows_below, options, CellsBelow(columns))
+    found = verdict(first, rows_below, options, CellsBelow(list(map(unmarked, columns))))
     tell(found, first, options)
     names = header_names(first, text, options) if found.header else None
     if names is None and picked is None:
         check_width(text, head, declared)
-    if not columns:
+    if not columns or (marks and not found.header):
         columns = _columns(text, width, texts)
     elif not found.header:
         columns = [
@@ -102,7 +103,7 @@ def check_width(text: Delimited, head: Sequence[Record], declared: Declared | No
 def texts_among(head: Sequence[Record], options: LoadOptions) -> list[int]:
     """The columns that hold texts, inferred from the first rows and the declaration; none if
     missing values are looked for among them."""
-    if options.mends:
+    if options.mends or options.marks or options.null is not None:
         return []
     first, *rows = head
     complete = [row.fields for row in rows if len(row.fields) == len(first.fields)]

@@ -52,13 +52,14 @@ def write_tables(
     format: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
+    null: str | None = None,
 ) -> None:
     """Writes tables with the same columns, at least one, and `length` rows together; .csv and .tsv
-    by RFC 4180, with a header unless `header=False`."""
+    by RFC 4180, with a header unless `header=False`. `null`: the word for nulls in a text file."""
     name = os.fspath(path)
     kind = format or format_of(name)
-    if kind not in TEXTS and (delimiter is not None or header is not None):
-        raise UsageError(f"{name}: delimiter and header have no meaning for {kind}")
+    if kind not in TEXTS and (delimiter, header, null) != (None, None, None):
+        raise UsageError(f"{name}: delimiter, header and null have no meaning for {kind}")
     with current_watch().work("writing", name, length, "rows"), naming(name):
         if kind in ("parquet", "arrow"):
             if name.lower().endswith(PACKED):
@@ -72,10 +73,10 @@ def write_tables(
         if kind == "facts":
             stem = os.path.basename(name).split(".")[0]
             cut, named = delimiter or "\t", bool(header)
-            pieces = facts_file(tables, stem, delimiter=cut, header=named)
+            pieces = facts_file(tables, stem, delimiter=cut, header=named, null=null)
         elif kind in ("csv", "tsv"):
             cut = check_delimiter(delimiter or ("\t" if kind == "tsv" else ","))
-            pieces = quoted(tables, cut, header is not False)
+            pieces = quoted(tables, cut, header is not False, null or "")
         elif kind in ("json", "jsonl"):
             pieces = records(tables, kind == "jsonl")
         else:

@@ -25,6 +25,7 @@ from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.cells import over_parts
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import Spread
@@ -65,12 +66,18 @@ class JoinCalls:
         limit: int | None,
         memory: int,
         compiles: bool = True,
+        in_parts: bool = False,
     ) -> None:
         """`mode`, `limit`: see `JoinTask`. `memory`: what a call may hold, in bytes. `compiles`:
-        whether workers compile costly loops at once, and do not try slow strategies first."""
+        whether workers compile costly loops at once, and do not try slow strategies first.
+        `in_parts`: whether tries have parts of the relations."""
         self.join_run, self.pool = run, run.pool
         self.inputs, self.limits = run.inputs, run.inputs.limits
         self.plan, self.join = run.plan, run.plan.joins[number]
+        if in_parts:
+            joins = list(self.plan.joins)
+            joins[number] = self.join = over_parts(self.join)
+            self.plan = replace(self.plan, joins=tuple(joins))
         self.name = self.plan.relation
         self.symbols = texts_for(self.pool, [self.plan], self.inputs.scope)
         cost = sum(join.cost for join in self.plan.joins)

@@ -71,7 +71,7 @@ class BucketCells:
     ) -> None:
         self.store = store
         self.memory, self.slots = store.room()
-        self.calls = JoinCalls(run, number, mode, limit, self.memory)
+        self.calls = JoinCalls(run, number, mode, limit, self.memory, in_parts=True)
         self.left: deque[Batch] = deque()  # batches to run again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}

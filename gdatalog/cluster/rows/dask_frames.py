@@ -107,7 +107,8 @@ def partition_of(
     """A checked partition of a frame, or its error; raised errors would appear in the worker's
     log."""
     try:
-        table = table_from(data, LoadOptions(columns, declared=declared, what=what))
+        options = LoadOptions(columns, nulls="error", declared=declared, what=what)
+        table = table_from(data, options)
     except Error as error:
         return error
     keys = keys_or_places(table)

@@ -149,7 +149,7 @@ class FileSplit:
             types = tuple(typed.types[at] for at in only)
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        options = LoadOptions(names, declared=typed, what=path)
+        options = LoadOptions(names, nulls="error", declared=typed, what=path)
         return table_of(parquet_groups.raw_of_groups(self.groups, wanted), options)
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:

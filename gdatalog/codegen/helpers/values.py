@@ -13,6 +13,8 @@ from gdatalog.codegen.loop_language import Scalar, inlined, intrinsic, part
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _LIMIT = 1_000_000_000_000_000_000  # of decimals
 _NANOSECONDS_A_DAY = 86_400_000_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of dates
+_MOST_DAYS = 106_751  # of a duration
 
 
 @inlined
@@ -191,6 +193,91 @@ def day_of(time: int) -> int:
 @inlined
 def day_of_date(days: int) -> int:
     return _civil(days)[2]
+
+
+@inlined
+def hour_of(time: int) -> int:
+    return time % _NANOSECONDS_A_DAY // 3_600_000_000_000
+
+
+@inlined
+def minute_of(time: int) -> int:
+    return time % 3_600_000_000_000 // 60_000_000_000
+
+
+@inlined
+def second_of(time: int) -> int:
+    return time % 60_000_000_000 // 1_000_000_000
+
+
+@inlined
+def weekday_of(time: int) -> int:
+    """From 0, Monday."""
+    return (time // _NANOSECONDS_A_DAY + 3) % 7
+
+
+@inlined
+def weekday_of_date(days: int) -> int:
+    return (days + 3) % 7
+
+
+@inlined
+def down_to(value: int, size: int, start: int) -> Scalar:
+    """The last multiple of a size, counted from a start."""
+    return minus(value, minus(value, start) % size)
+
+
+@part
+def first_day(days: int, months: int) -> int:
+    """The first day of the month, or of the period of so many months of a year."""
+    _, month, day = _civil(days)
+    first = days - day + 1
+    for _ in range((month - 1) % months):
+        first -= _civil(first - 1)[2]
+    return first
+
+
+@inlined
+def first_day_of(time: int, months: int) -> Scalar:
+    return times(first_day(time // _NANOSECONDS_A_DAY, months), _NANOSECONDS_A_DAY)
+
+
+@inlined
+def round_of(value: float) -> float:
+    """To a whole number, halves away from zero."""
+    size = abs(value)
+    down = np.floor(size)
+    up = down + 1.0 if size - down >= 0.5 else down
+    return -up if value < 0.0 else up
+
+
+@inlined
+def round_to(value: float, scale: float) -> float:
+    """To a number of digits; what is too large for them stays."""
+    scaled = value * scale
+    return round_of(scaled) / scale if abs(scaled) < 9007199254740992.0 else value
+
+
+@inlined
+def later_date(days: int, duration: int) -> Scalar:
+    return plus(days, duration // _NANOSECONDS_A_DAY)
+
+
+@inlined
+def later_date_fails(days: int, duration: int) -> bool:
+    """Whether the duration has parts of days, or the date is outside the years 1 to 9999."""
+    later = days + duration // _NANOSECONDS_A_DAY
+    return duration % _NANOSECONDS_A_DAY != 0 or later < _FIRST_DAY or later > _LAST_DAY
+
+
+@inlined
+def between_dates(a: int, b: int) -> Scalar:
+    return times(a - b, _NANOSECONDS_A_DAY)
+
+
+@inlined
+def between_dates_fails(a: int, b: int) -> bool:
+    return a - b > _MOST_DAYS or b - a > _MOST_DAYS
 
 
 LONGEST = 1 << 50  # of a range: practically endless

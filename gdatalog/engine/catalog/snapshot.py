@@ -76,4 +76,5 @@ class Catalog:
 
 
 def schema_of(name: str, relation: Relation) -> Schema:
-    return Schema(name, relation.columns, relation.types, kinds=relation.kinds)
+    kinds, nullable = relation.kinds, relation.nullable
+    return Schema(name, relation.columns, relation.types, kinds=kinds, nullable=nullable)

@@ -19,6 +19,7 @@ from gdatalog.errors import Caution, Error
 from gdatalog.overhead import spending
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Duplicates
 from gdatalog.storage.history import Version
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.load_options import Findings
@@ -54,7 +55,7 @@ class Inputs(Mapping[str, Relation]):
     """Stored relations, and the files of `.input`s, read when they are first requested.
 
     `cache`: the files that were read. `remote`: has a cluster's workers read a path. `lists`:
-    functions that make the relations of lists of values.
+    functions that make the relations of lists of values. `duplicates`: what equal rows are.
     """
 
     stored: Mapping[str, Relation]
@@ -69,6 +70,7 @@ class Inputs(Mapping[str, Relation]):
     # The columns that are kept of relations whose other columns are not read.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ahead: ReadingAhead | None = None
+    duplicates: Duplicates = "warn"
     _joined: dict[str, Relation] = field(default_factory=dict)
     _files: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)  # of each relation
 
@@ -159,6 +161,8 @@ class Inputs(Mapping[str, Relation]):
             if found is None:
                 made = made or watch.aside(lambda: self._made(source, name, path, schema))
                 found = made[0]
+        if made is not None:
+            made[1].check_duplicates(name, self.duplicates)
         self.cache.files[key] = version, found
         for caution in () if made is None else made[1].cautions(name):
             self.warn(replace(caution, span=caution.span or directive.span))
@@ -210,7 +214,7 @@ class Inputs(Mapping[str, Relation]):
         except (OSError, Error):
             version = 0, 0  # reading it raises the error
         how = (directive.path is None, directive.options)
-        what = None if schema is None else (schema.columns, schema.types)
+        what = None if schema is None else (schema.columns, schema.types, schema.nullable)
         key = (os.path.abspath(path), how, what, self.kept.get(name))
         known = self.cache.files.get(key)
         found = known[1] if known is not None and known[0] == version else None

@@ -26,15 +26,19 @@ class Answer(Protocol):
 
 
 def write_answer(
-    answer: Answer, path: str, delimiter: str | None = None, header: bool | None = None
+    answer: Answer,
+    path: str,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    null: str | None = None,
 ) -> None:
     """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
-    path ends with a slash. `delimiter`, `header`: of text files."""
+    path ends with a slash. `delimiter`, `header`, `null`: of text files."""
     from gdatalog.storage.file_bytes import format_of
     from gdatalog.storage.parquet_folder import names_a_folder
     from gdatalog.storage.writers import write_tables
 
-    plain = (delimiter, header) == (None, None)
+    plain = (delimiter, header, null) == (None, None, None)
     if plain and (
         names_a_folder(path)
         or (format_of(path) == "parquet" and path.endswith((".parquet", ".pq")))
@@ -42,9 +46,8 @@ def write_answer(
         answer.to_parquet(path)
     else:
         form = "parquet" if names_a_folder(path) else None
-        write_tables(
-            answer.tables(), len(answer), path, format=form, delimiter=delimiter, header=header
-        )
+        how: dict[str, Any] = {"format": form, "delimiter": delimiter, "header": header}
+        write_tables(answer.tables(), len(answer), path, **how, null=null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def write_relation(
     with placed(directive):
         options = dict(directive.options)
         delimiter, header = delimiter_of(options), flag_of(options, "headers", "header")
+        null = options.get("null")
         kind = options.get("IO", "file")
         if kind != "file":
             raise UsageError(
@@ -84,7 +88,7 @@ def write_relation(
             path = beside(directive.span, directive.path) + slash
             writable(path, files, directive.span)
             written = Written.at(path)
-            write_answer(answer, path, delimiter, header)
+            write_answer(answer, path, delimiter, header, null)
             return written
         given = options.get("filename", options.get("name"))
         path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
@@ -92,7 +96,7 @@ def write_relation(
         form = "csv" if flag_of(options, "rfc4180") else "facts"
         written = Written.at(path)
         how: dict[str, Any] = {"format": form, "delimiter": delimiter, "header": bool(header)}
-        write_tables(answer.tables(), len(answer), path, **how)
+        write_tables(answer.tables(), len(answer), path, **how, null=null)
         return written
 
 

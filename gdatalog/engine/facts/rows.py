@@ -13,7 +13,7 @@ from gdatalog.decimals import scale_of
 from gdatalog.engine.catalog.fact_list import Piece, number_of
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.errors import Span, TypeMismatchError
-from gdatalog.parser.syntax import Atom, Const, FactColumns
+from gdatalog.parser.syntax import Atom, Const, FactColumns, Null, Param
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
@@ -34,7 +34,7 @@ def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope)
 
 def _values(
     facts: Iterable[Piece], at: int, kind: TypeName, params: Mapping[str, Value]
-) -> Iterator[Sequence[Value]]:
+) -> Iterator[Sequence[Value | None]]:
     """The values of a column of facts, in their order."""
     flexible = kind == "date" or bool(scale_of(kind))
     for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
@@ -45,7 +45,7 @@ def _values(
                 yield [_meant(kind, value) for value in column] if flexible else column
         else:
             args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
-            values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+            values = [_value(arg, params) for arg in args]
             if flexible:
                 pairs = zip(args, values, strict=True)
                 values = [
@@ -62,6 +62,12 @@ def _meant(kind: TypeName, value: Value, span: Span | None = None) -> Value:
         hint = f"round it to {scale_of(kind)} digits after the point, or declare more"
         raise TypeMismatchError(message, span, hint=hint)
     return found
+
+
+def _value(arg: Const | Null | Param, params: Mapping[str, Value]) -> Value | None:
+    if isinstance(arg, Null):
+        return None
+    return arg.value if isinstance(arg, Const) else params[arg.name]
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

@@ -35,9 +35,10 @@ from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.index_lookup import IndexLookup, applies
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.cells import over_parts
 from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
-from gdatalog.plan.join_plan import Branch, Guard, Join, RulePlan, Step, TrieRef, Version
+from gdatalog.plan.join_plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.plan_inputs import PlanInputs
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
@@ -254,10 +255,8 @@ class Maintenance(Rounds):
             own = [replace(ref, relation=name) for name in names]
             replaced.update(zip(own, parts, strict=True))
             choices.append(own)
-        # A part of a relation has parts of lists.
-        steps = tuple([replace(s, least=()) if isinstance(s, Join) else s for s in join.steps])
         for tries in product(*choices):
-            chosen = replace(plan, joins=(replace(join, tries=tries, steps=steps),))
+            chosen = replace(plan, joins=(replace(over_parts(join), tries=tries),))
             forced = self.context.settings.strategy
             quick = "levelwise" if forced == "auto" and not large else forced
             yield self.run_plan(chosen, None, parts=replaced, strategy=quick)

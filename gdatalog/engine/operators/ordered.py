@@ -7,10 +7,12 @@ reads are the columns of one relation. It runs on the CPU, over whole columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from gdatalog.cpu_ops.group_statistics import correlation, mode, quantile, variance
 from gdatalog.cpu_ops.ordered_groups import OrderedRows, joined, top
 from gdatalog.decimals import DIGITS, LIMIT, scale_of
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -20,13 +22,15 @@ from gdatalog.errors import EvaluationError, UsageError
 from gdatalog.parser.format import format_node
 from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Var
 from gdatalog.plan.conditions import When
-from gdatalog.plan.functions import PICKS
+from gdatalog.plan.functions import PICKS, STATISTICS
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
-from gdatalog.storage.keys import encode_value, narrow
+from gdatalog.storage.keys import encode_value, float_to_key, key_to_float, narrow
+from gdatalog.storage.ordered import ranks_of
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_order import backward
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
@@ -61,13 +65,26 @@ class Ordered(LeafOperator):
         record = context.metrics.begun(Stratum((schema.name,), (self.rule,), False), context.limits)
         context.limits.look(relation.length)
         assert isinstance(self.rule.body, Atom)
-        rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params)
+        own = inputs.schemas[self.relation].nullable
+        rows = ReadRows(self.rule, relation, context.scope.symbols, context.scope.params, own)
         found = rows.picked(self.functions[0]) if _picks(self.functions) else rows.numbered()
         columns = tuple(map(narrow, found))
         count = len(columns[0])
         record.end({schema.name: count})
         of = schema.columns, schema.types
         return {schema.name: Relation.of_blocks(*of, [columns], count, True)}
+
+
+def _between(values: Array, lower: Array, upper: Array, share: Array) -> Array:
+    low, high = values[lower], values[upper]
+    found: Array = np.where((share == 0) | (low == high), low, low + (high - low) * share)
+    return found
+
+
+def _time_between(values: Array, lower: Array, upper: Array, share: Array) -> Array:
+    low = values[lower].astype(np.int64)
+    found: Array = low + ((values[upper] - low) * share).astype(np.int64)
+    return found
 
 
 def applies(stratum: Stratum) -> Ordered | None:
@@ -84,13 +101,19 @@ class ReadRows:
     """The columns that a rule reads, by the names of its variables."""
 
     def __init__(
-        self, rule: CheckedRule, relation: Relation, symbols: SymbolTable, params: Any
+        self,
+        rule: CheckedRule,
+        relation: Relation,
+        symbols: SymbolTable,
+        params: Any,
+        nullable: Sequence[bool],
     ) -> None:
         assert isinstance(rule.body, Atom)
         names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
         self.length, self.symbols, self.params = relation.length, symbols, params
         self.columns = dict(zip(names, map(np.asarray, relation.keys), strict=True))
         self.types = dict(zip(names, relation.types, strict=True))
+        self.nullable = dict(zip(names, nullable or [False] * len(names), strict=True))
         args: tuple[Any, ...] = rule.head.args
         self.args = args
         self.own = [arg.name for arg in args if isinstance(arg, Var)]
@@ -114,6 +137,9 @@ class ReadRows:
             turned = self._turned(keys, function.down)
             places = top(group, self.columns[name], self._sortable(name), turned, given)
             return [column[places] for column in (*group, self.columns[name])]
+        if function.kind in STATISTICS:
+            places, values = self._statistic(function, group)
+            return [*(column[places] for column in group), values]
         item, separator, *keys = function.targets
         name = self._name(item)
         keys_of = [*self._turned(keys, function.down), self._sortable(name)]
@@ -121,6 +147,43 @@ class ReadRows:
         text = str(self._value(separator))
         places, texts = joined(rows, self.columns[name], self.symbols.texts_of, text)
         return [*(column[places] for column in group), self.symbols.intern_many(texts)]
+
+    def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
+        """A row of each group, and the key of its value."""
+        kind, targets = function.kind, function.targets
+        name, count = self._name(targets[0]), 2 if function.kind in ("quantile", "corr") else 1
+        weights = (
+            self.columns[self._name(targets[count])]
+            if len(targets) > count
+            else np.ones(self.length, dtype=np.int64)
+        )
+        if kind == "mode":
+            places = mode(weights, group, self._sortable(name))
+            return places, self.columns[name][places]
+        with np.errstate(all="ignore"):
+            if kind in ("median", "quantile"):
+                share = 0.5 if kind == "median" else float(self._value(targets[1]))
+                if not 0 <= share <= 1:
+                    message = f"a quantile is from 0 to 1, not {share}"
+                    raise UsageError(message, targets[1].span, hint="the median is at 0.5")
+                key = self.columns[name]
+                if self.types[name] not in ("int", "float"):
+                    return quantile(weights, group, key, share, partial(_time_between, key))
+                between = partial(_between, self._numbers(name))
+                places, values = quantile(weights, group, key, share, between)
+            elif kind == "corr":
+                other = self._numbers(self._name(targets[1]))
+                places, values = correlation(weights, group, self._numbers(name), other)
+            else:
+                places, values = variance(weights, group, self._numbers(name))
+                values = np.sqrt(values) if kind == "stddev" else values
+        if np.isnan(values).any():
+            raise EvaluationError("a statistic of inf is not a number", function.span)
+        return places, float_to_key(values)
+
+    def _numbers(self, name: str) -> Array:
+        column = self.columns[name]
+        return key_to_float(column) if self.types[name] == "float" else column.astype(np.float64)
 
     def _window(self, function: HeadAggregate) -> Array:
         targets, kind = function.targets, function.kind
@@ -152,12 +215,16 @@ class ReadRows:
         return found
 
     def _turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
-        sortable = [self._sortable(self._name(key)) for key in keys]
-        return [~key if turn else key for key, turn in zip(sortable, down, strict=True)]
+        found = []
+        for name, turn in zip(map(self._name, keys), down, strict=True):
+            key = self._sortable(name)
+            found.append(backward(key, self.nullable[name]) if turn else key)
+        return found
 
     def _sortable(self, name: str) -> Array:
         column = self.columns[name]
-        return self.symbols.ranks()[column] if self.types[name] == "symbol" else column
+        is_text = self.types[name] == "symbol"
+        return ranks_of(column, self.symbols.ranks()) if is_text else column
 
     def _column(self, expr: Expr, kind: TypeName) -> Array:
         if isinstance(expr, Var):

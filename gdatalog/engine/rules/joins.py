@@ -41,10 +41,23 @@ class LocalJoins(RuleJoins):
                 if nest.reason is None:
                     nest.compile_soon(plan.relation)
 
-    def distinct(self, sink: RowSet) -> derived.Derived:
+    def all_apart(self) -> derived.Derived:
+        """The rows of joins of which no two have a row in common."""
+        parts = []
+        for number, join in enumerate(self.plan.joins):
+            sink = self.set_of(join.outputs, None)
+            if one_row_each(join):
+                parts.append(self.distinct(sink, number))
+            else:
+                self.into_set(number, sink)
+                self.inputs.tried(sink.given)
+                parts.append(sink.finish())
+        return derived.together(parts)
+
+    def distinct(self, sink: RowSet, number: int = 0) -> derived.Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""
-        (join,), inputs = self.plan.joins, self.inputs
-        run, once = self._run(0), one_row_each(join)
+        join, inputs = self.plan.joins[number], self.inputs
+        run, once = self._run(number), one_row_each(join)
         nest = run.nest(Form(join.outputs))
         if once and join.scan is not None and not widens(join) and inputs.sources.once(join):
             kept = DistinctSink(join.outputs, inputs.ops, inputs.scope, inputs.limits)

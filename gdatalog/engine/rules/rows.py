@@ -36,6 +36,8 @@ class RuleRows:
             limit = None  # errors after the last wanted row count too
         elif not plan.head and limit is None:
             limit = 1  # a proposition: one witness is enough
+        if plan.apart and limit is None and isinstance(joins, LocalJoins):
+            return joins.all_apart()
         sink = joins.set_of(plan.head, limit)
         if len(plan.joins) == 1 and plan.head and limit is None:
             (join,) = plan.joins

@@ -96,6 +96,17 @@ DEVICE i64 truncate(double value) {
     return fits ? (i64)value : 0;
 }
 DEVICE double floor_of(double value) { return floor(value); }
+// To a whole number, halves away from zero.
+DEVICE double round_of(double value) {
+    const double size = fabs(value), down = floor(size);
+    const double up = size - down >= 0.5 ? down + 1.0 : down;
+    return value < 0.0 ? -up : up;
+}
+// To a number of digits; what is too large for them stays.
+DEVICE double round_to(double value, double scale) {
+    const double scaled = value * scale;
+    return fabs(scaled) < 9007199254740992.0 ? round_of(scaled) / scale : value;
+}
 DEVICE double ceil_of(double value) { return ceil(value); }
 DEVICE double root_of(double value) { return sqrt(value); }
 DEVICE double exp_of(double value) { return exp(value); }
@@ -136,6 +147,39 @@ DEVICE i64 day_of(i64 time) { return civil_of(floored(time, NANOSECONDS_A_DAY)).
 DEVICE i64 year_of_date(i64 days) { return civil_of(days).year; }
 DEVICE i64 month_of_date(i64 days) { return civil_of(days).month; }
 DEVICE i64 day_of_date(i64 days) { return civil_of(days).day; }
+DEVICE i64 floor_remainder(i64 a, i64 b) { return a % b + (a % b < 0 ? b : 0); }  // of b > 0
+DEVICE i64 hour_of(i64 time) { return floor_remainder(time, NANOSECONDS_A_DAY) / 3600000000000; }
+DEVICE i64 minute_of(i64 time) { return floor_remainder(time, 3600000000000) / 60000000000; }
+DEVICE i64 second_of(i64 time) { return floor_remainder(time, 60000000000) / 1000000000; }
+// From 0, Monday.
+DEVICE i64 weekday_of_date(i64 days) { return floor_remainder(days + 3, 7); }
+DEVICE i64 weekday_of(i64 time) { return weekday_of_date(floor_divide(time, NANOSECONDS_A_DAY)); }
+// The last multiple of a size, counted from a start.
+DEVICE i64 down_to(i64 value, i64 size, i64 start) {
+    return (i64)((u64)value - (u64)floor_remainder((i64)((u64)value - (u64)start), size));
+}
+// The first day of the month, or of the period of so many months of a year.
+DEVICE i64 first_day(i64 days, i64 months) {
+    const Civil civil = civil_of(days);
+    i64 first = days - civil.day + 1;
+    for (i64 back = (civil.month - 1) % months; back > 0; --back) first -= civil_of(first - 1).day;
+    return first;
+}
+DEVICE i64 first_day_of(i64 time, i64 months) {
+    return (i64)((u64)first_day(floor_divide(time, NANOSECONDS_A_DAY), months)
+                 * (u64)NANOSECONDS_A_DAY);
+}
+// A date and whole days of a duration; it fails outside the years 1 to 9999.
+DEVICE i64 later_date(i64 days, i64 duration) {
+    return (i64)((u64)days + (u64)floor_divide(duration, NANOSECONDS_A_DAY));
+}
+DEVICE bool later_date_fails(i64 days, i64 duration) {
+    const i64 later = later_date(days, duration);
+    return duration % NANOSECONDS_A_DAY != 0 || later < -719162 || later > 2932896;
+}
+// The duration between dates; it fails outside 64 bits.
+DEVICE i64 between_dates(i64 a, i64 b) { return (i64)((u64)(a - b) * (u64)NANOSECONDS_A_DAY); }
+DEVICE bool between_dates_fails(i64 a, i64 b) { return a - b > 106751 || b - a > 106751; }
 
 // -------------------------------------------------------------------------------------- ranges
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.parser import syntax as s
+from gdatalog.plan.join_plan import SOLVED
 from gdatalog.planner.check.walk import Node, children, variables, walk
 from gdatalog.values import TypeName
 
@@ -19,8 +20,8 @@ def bound_by(
 ) -> Names:
     """The variables that are bound after `literal`, including those of `bound`.
 
-    `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
-    `aggregates=False`, aggregates bind nothing.
+    `+` and `-` are solved for ints, timestamps and durations only; without `types`, every variable
+    is taken for an int. With `aggregates=False`, aggregates bind nothing.
     """
     found = set(bound)
     _bind(literal, found, types, aggregates)
@@ -45,7 +46,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
                 _bind(item, branch, types, aggregates)
             bound |= set.intersection(*branches)
             return
-        case s.Not():
+        case s.Not() | s.Optional():
             return
         case s.Atom():
             names = [arg.name for arg in literal.args if type(arg) is s.Var]
@@ -62,7 +63,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
             # Each pass moves values one step to the left in a chain of `=`.
             for _ in literal.rest if "=" in dict(literal.rest) else ():
                 for left, op, right in neighbours(literal):
-                    if op == "=":
+                    if op == "=" and s.Null not in (type(left), type(right)):
                         _solve(left, (right,), bound, types, aggregates)
                         _solve(right, (left,), bound, types, aggregates)
         case s.Member() | s.Range() if isinstance(_bare(literal.item), s.Var):
@@ -123,7 +124,9 @@ def solvable(
             if len(waiting) != 1:
                 return None
             solved = solvable(waiting[0], bound, types, aggregates)
-            if solved is None or (types is not None and types.get(solved, "int") != "int"):
+            if solved is None or (types is not None and types.get(solved, "int") not in SOLVED):
+                return None
+            if types is not None and "date" in [types.get(name) for name in variables(expr)]:
                 return None
             return solved
         case _:

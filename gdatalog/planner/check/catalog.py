@@ -16,7 +16,7 @@ from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.wording import count, did_you_mean
 from gdatalog.records import dataclass, field
-from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
+from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName, type_texts
 
 BASE_TYPES: dict[str, TypeName] = {
     **{name: name for name in TYPE_NAMES if name not in TYPE_SYNONYMS},
@@ -54,10 +54,9 @@ class Declarations:
 
 def show_schema(schema: Schema) -> str:
     """`E(src: int, dst: int)`."""
-    columns = (
-        f"{column_name(name)}: {kind}"
-        for name, kind in zip(schema.columns, schema.types, strict=True)
-    )
+    types = type_texts(schema.types, schema.nullable)
+    pairs = zip(schema.columns, types, strict=True)
+    columns = (f"{column_name(name)}: {kind}" for name, kind in pairs)
     return f"{schema.name}({', '.join(columns)})"
 
 
@@ -95,13 +94,18 @@ def no_such_relation(name: str, span: Span, catalog: Declarations) -> NameResolu
 def arity_error(name: str, used: int, span: Span, relation: CatalogRelation) -> TypeMismatchError:
     """The error for a use whose number of arguments differs from the relation's columns; shows both
     places."""
-    arity = relation.arity or 0
+    arity, schema = relation.arity or 0, relation.schema
+    hint = "write `_` for a column that does not matter" if used < arity else None
+    if schema is not None and used != schema.shown:
+        schema, arity = schema.as_shown(), schema.shown
+    elif schema is not None:
+        hint = "rows have ids here, and rules and facts give none: `db.insert` adds rows with ids"
     said = f"`{name}` {relation.said} {count(arity, 'column')}"
-    if relation.schema is not None:
-        said += f", `{show_schema(relation.schema)}`"
+    if schema is not None:
+        said += f", `{show_schema(schema)}`"
     return TypeMismatchError(
         f"`{name}` has {count(used, 'argument')} here, but {count(arity, 'column')} there",
         span,
-        hint="write `_` for a column that does not matter" if used < arity else None,
+        hint=hint,
         notes=[Note(said, relation.span)],
     )

@@ -27,8 +27,8 @@ _SHOWN = 6  # places that one caution lists
 # Of the keyword form of directives.
 _OF_FILES = ("IO", "filename", "name", "delimiter", "headers", "header", "rfc4180")
 OPTIONS = {
-    "input": (*_OF_FILES, "columns", "nulls", "fill", "row_id"),
-    "output": _OF_FILES,
+    "input": (*_OF_FILES, "columns", "nulls", "null", "fill", "row_id"),
+    "output": (*_OF_FILES, "null"),
     "printsize": (),
     "limitsize": ("n",),
 }

@@ -24,16 +24,16 @@ from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
-from gdatalog.planner.check.walk import Node, rebuild, walk
-from gdatalog.records import dataclass, field
-from gdatalog.storage.kinds import Kinds
+from gdatalog.planner.check.walk import Node, all_of, conjuncts, rebuild, walk
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, shown_columns
 from gdatalog.values import TypeName
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The columns of a relation, and where they were declared. `kinds`: the dtypes of columns that
-    are loaded, and the zones of times."""
+    are loaded, and the zones of times. `nullable`: which columns may hold nulls; empty: none."""
 
     name: str
     columns: tuple[str, ...]
@@ -41,10 +41,32 @@ class Schema:
     span: Span | None = field(default=None, compare=False)
     declared: bool = False
     kinds: Kinds = ()
+    nullable: tuple[bool, ...] = ()
 
     @property
     def arity(self) -> int:
         return len(self.types)
+
+    @property
+    def shown(self) -> int:
+        """The number of columns without one of hidden row numbers."""
+        return shown_columns(self.kinds, self.arity)
+
+    def as_shown(self) -> Schema:
+        """The columns without one of hidden row numbers."""
+        columns, types, kinds, nullable = (
+            each[: self.shown] for each in (self.columns, self.types, self.kinds, self.nullable)
+        )
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
+
+    def with_row_ids(self) -> Schema:
+        """The same columns, and a hidden one of row numbers."""
+        if self.shown < self.arity:
+            return self
+        columns, types = (*self.columns, ROW_ID), (*self.types, "int")
+        kinds = *(self.kinds or (None,) * self.arity), ROW_NUMBERS
+        nullable = self.nullable and (*self.nullable, False)
+        return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +177,10 @@ class Checked:
 
 
 def rule_text(rule: CheckedRule) -> str:
-    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
-    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
-    names = Counter(part.name for part in rule.parts if isinstance(part, s.Var))
+    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once, and
+    `optional` for its alternatives."""
+    parts: list[Any] = [rule.head] if rule.body is None else [rule.head, _with_optionals(rule.body)]
+    names = Counter(var.name for part in parts for var in all_of(s.Var, part))
 
     def blank(node: Any) -> Any:
         if isinstance(node, s.Var):
@@ -165,6 +188,15 @@ def rule_text(rule: CheckedRule) -> str:
         return rebuild(node, blank)
 
     return " <- ".join([format_node(blank(part)) for part in parts]) + "."
+
+
+def _with_optionals(node: Any) -> Any:
+    node = rebuild(node, _with_optionals)
+    if isinstance(node, s.Or):
+        *matches, last = node.items
+        if any(isinstance(each, s.Not) and each.optional for each in conjuncts(last)):
+            return s.Optional(matches[0] if len(matches) == 1 else s.Or(tuple(matches)))
+    return node
 
 
 def rule_texts(strata: Iterable[Stratum]) -> tuple[str, ...]:

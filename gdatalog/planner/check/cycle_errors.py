@@ -11,6 +11,8 @@ from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.wording import as_rule, either, own_name, text_of
 from gdatalog.records import dataclass, replace
 
+OPTIONAL = "`optional`"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -20,7 +22,7 @@ class Step:
     body: str
     atom: s.Atom
     rule: CheckedRule
-    through: str = ""  # "", "negation", or "the aggregate count"
+    through: str = ""  # "", "negation", "`optional`", or "the aggregate count"
     negated: bool = False  # the atom stands directly behind a `!`
 
 
@@ -81,6 +83,10 @@ def _as_written(cycle: Sequence[Step]) -> list[Step]:
 
 def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[CheckedRule]]) -> str:
     """A hint: the rewriting that often helps, in the program's own names."""
+    if step.through == OPTIONAL:
+        return (
+            "leave it out of the cycle, and read what the cycle gives by `optional` in a rule after"
+        )
     if step.negated and step.atom.args == step.rule.head.args and step.head == step.body:
         return f"leave `!{text_of(step.atom)}` out: a relation is a set, no row comes into it twice"
     if step.through == "negation" and step.head == step.body:

@@ -15,7 +15,8 @@ from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import Declarations
-from gdatalog.planner.check.types import BIT, DECIMAL, INT, TypeInference, Why
+from gdatalog.planner.check.signatures import BIT, DECIMAL, INT
+from gdatalog.planner.check.types import TypeInference, Why
 from gdatalog.planner.check.walk import conjunction
 from gdatalog.planner.check.wording import show
 from gdatalog.records import dataclass
@@ -136,7 +137,7 @@ class DecimalInference(TypeInference):
         elif not self.unifier.unify(mixed.result, result, *[Why(mixed.call.span, mixed.call)] * 2):
             self._clash(mixed.call.span, show(mixed.call), result, "its place", mixed.result)
 
-    def _rewrite(self, node: Any, turned: Iterator[TypeName], rule: int) -> Any:
+    def _rewrite(self, node: Any, turned: Iterator[TypeName | None], rule: int) -> Any:
         made = super()._rewrite(node, turned, rule)
         if isinstance(node, s.Compare) and self.tested:
             places = range(len(node.rest))

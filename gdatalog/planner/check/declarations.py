@@ -19,6 +19,7 @@ from gdatalog.planner.check.catalog import (
 from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.walk import reached
 from gdatalog.records import replace
+from gdatalog.storage.kinds import either
 from gdatalog.values import TYPE_SYNONYMS
 
 
@@ -72,12 +73,18 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
                 name, len(types), said, decl.span, broken=True, declared=True
             )
         return
-    schema = Schema(name, columns, tuple([t for t in types if t]), decl.span, declared=True)
+    given = tuple([column.nullable for column in decl.columns])
+    schema = Schema(
+        name, columns, tuple([t for t in types if t]), decl.span, declared=True,
+        nullable=given if any(given) else (),
+    )  # fmt: skip
     catalog.decimals |= not DECIMAL.isdisjoint(types)
     if before is not None and (before.declared or before.schema is not None):
         known = before.schema
+        if known is not None and known.shown < known.arity:
+            schema = schema.with_row_ids()
         same = known is None or known.types == schema.types
-        if before.declared and not (same and (known is None or known.columns == columns)):
+        if before.declared and not (same and (known is None or known.columns == schema.columns)):
             assert known is not None
             message = f"`{name}` is declared again, and differently"
             notes = [Note(f"it is `{show_schema(known)}` here", before.span)]
@@ -94,7 +101,8 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
             return
     has_data = before is not None and before.has_data
     if before is not None and before.schema is not None:
-        schema = replace(schema, kinds=before.schema.kinds)
+        nullable = either(schema.nullable, before.schema.nullable)
+        schema = replace(schema, kinds=before.schema.kinds, nullable=nullable)
     catalog.relations[name] = CatalogRelation(
         name, schema.arity, said, decl.span, schema, False, True, has_data
     )
@@ -113,8 +121,12 @@ def _directives(program: s.Program, catalog: Declarations, errors: list[Error]) 
     for directive in found:
         if directive.kind == "input":
             for name in directive.names:
-                relation = CatalogRelation(name, None, "is read with", directive.span)
-                catalog.relations.setdefault(name, relation)
+                found_here = CatalogRelation(name, None, "is read with", directive.span)
+                relation = catalog.relations.setdefault(name, found_here)
+                hidden = dict(directive.options).get("row_id", "").lower() == "true"
+                if relation.schema is not None and hidden:
+                    relation.schema = relation.schema.with_row_ids()
+                    relation.arity = relation.schema.arity
     for directive in found:
         if directive.kind == "output":
             errors += _impossible(directive)

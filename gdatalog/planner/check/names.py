@@ -10,6 +10,7 @@ kinds of nodes.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -17,15 +18,37 @@ from gdatalog.decimals import DECIMALS, scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.words import NO_NULL
-from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, ORDERED
+from gdatalog.plan.functions import (
+    AGGREGATES,
+    ALIASES,
+    ANY,
+    FUNCTIONS,
+    GENERATORS,
+    HIDDEN,
+    ORDERED,
+)
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
 from gdatalog.planner.check.bindings import neighbours
-from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.catalog import (
+    CatalogRelation,
+    Declarations,
+    arity_error,
+    no_such_relation,
+    no_such_type,
+)
 from gdatalog.planner.check.column_names import ColumnNames
+from gdatalog.planner.check.forms import expanded
+from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
-from gdatalog.planner.check.walk import all_of, conjunction, disjunction, rebuild, variables
+from gdatalog.planner.check.walk import (
+    all_of,
+    conjunction,
+    count_variables,
+    disjunction,
+    rebuild,
+    variables,
+)
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TYPE_NAMES, ListOf, ParamType
@@ -53,6 +76,7 @@ class NameResolution:
     cautions: list[Caution]
     numbers: Iterator[int] = field(init=False)  # of a rule's local names
     scoped: bool = False  # the rule has a negation or an aggregate
+    optional: bool = False  # it has an optional body
     unknown: set[str] = field(default_factory=set)  # relations, reported once per statement
     lifted: list[s.Literal] | None = None  # in a head: equations of its aggregates with a body
     ground: bool = False  # the head is a fact's
@@ -71,11 +95,32 @@ class NameResolution:
         if len(self.errors) > before:
             return []
         atoms = [head for head, _ in heads]
-        whole = [
-            CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
-            for head, lifted in heads
-        ]
+        if self.optional and body is not None:
+            whole = self._with_optionals(rule, atoms, [lifted for _, lifted in heads], body)
+        else:
+            whole = [
+                CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
+                for head, lifted in heads
+            ]
         return whole if len(self.errors) == before else []
+
+    def _with_optionals(
+        self, rule: s.Rule, heads: list[s.Atom], lifted: list[list[s.Literal]], body: s.Literal
+    ) -> list[CheckedRule]:
+        """The rules of one with optional bodies."""
+        found: list[CheckedRule] = []
+        for head, equations in zip(heads, lifted, strict=True):
+            whole = conjunction([body, *equations], body.span)
+            rules = rules_of(head, whole, self.numbers, self.errors)
+            if self.catalog.relations[head.name].schema is None:
+                self.columns.named.setdefault(head.name, self.columns.of(head.name))
+            for made, literal in rules:
+                arity, said = len(made.args), "is defined with"
+                relation = CatalogRelation(made.name, arity, said, head.span)
+                self.catalog.relations.setdefault(made.name, relation)
+                closed = self._close([made], literal, [])
+                found.append(CheckedRule(made, closed, {}, rule.span))
+        return found
 
     def fact(self, fact: s.Atom) -> None:
         """Checks a fact that the fast path has read."""
@@ -98,7 +143,10 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            cut = None if query.ordering is None else self._cut(query, self.columns.of(name))
+            columns = self.columns.of(name)
+            if relation.schema is not None:
+                columns = columns[: relation.schema.shown]
+            cut = None if query.ordering is None else self._cut(query, columns)
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -106,6 +154,9 @@ class NameResolution:
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
+        if self.optional and len(self.errors) == before:
+            uses = count_variables([resolved]) + Counter([*variables(resolved)])
+            resolved = Alternatives(self.numbers, self.errors, uses).of(resolved)
         body = self._close([], resolved, []) if len(self.errors) == before else None
         if len(self.errors) > before:
             return None, None
@@ -146,9 +197,8 @@ class NameResolution:
         uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
+            meant = "null" if meant in _NULLS else meant
             message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
-            if meant in _NULLS:
-                message, hint = f"{message}: there is no null yet", NO_NULL
             if uses.count(var.name) == 1:
                 self._fail(message, var.span, hint)
             else:
@@ -156,7 +206,7 @@ class NameResolution:
 
     def _start(self) -> None:
         self.numbers = itertools.count(1)
-        self.scoped = False
+        self.scoped = self.optional = False
         self.unknown = set()
 
     def _close(
@@ -193,6 +243,9 @@ class NameResolution:
                 body = self._literal(literal.body)
                 # a group may turn out to hold nothing but a negation
                 return body.body if isinstance(body, s.Not) else s.Not(body, literal.span)
+            case s.Optional(body):
+                self.scoped = self.optional = True
+                return s.Optional(self._literal(body), literal.span)
             case s.Test():
                 return self._test(literal)
             case s.Member():
@@ -209,7 +262,12 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                self._arity(atom)
+                relation = self.catalog.relations[atom.name]
+                if relation.arity != len(atom.args):
+                    schema = relation.schema
+                    if schema is not None and len(atom.args) == schema.shown:
+                        atom = replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
+                    self._arity(atom)
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
@@ -251,7 +309,7 @@ class NameResolution:
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
     def _atom_arg(self, arg: s.Expr) -> s.Expr:
-        if isinstance(arg, s.Var | s.Const):
+        if isinstance(arg, s.Var | s.Const | s.Null):
             return arg
         if isinstance(arg, s.Wildcard):
             return s.Var(local_name("_", self.numbers), arg.span)
@@ -309,7 +367,7 @@ class NameResolution:
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
-            case s.Var() | s.Const() | s.Values():
+            case s.Var() | s.Const() | s.Null() | s.Values():
                 return expr
             case s.Wildcard():
                 hint = "it is a new variable each time: give it a name"
@@ -365,6 +423,10 @@ class NameResolution:
             self.catalog.decimals |= name == "to_decimal"
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self._function_arity(call, name)
+            else:
+                return expanded(s.FunctionCall(name, args, call.span), self._fail)
+        elif name in HIDDEN and not name.isidentifier():
+            pass  # a comparison in a condition
         elif name in AGGREGATES or name in GENERATORS or name == "distinct":
             self._not_here(call)
         elif name in self.catalog.relations:
@@ -383,7 +445,9 @@ class NameResolution:
         forms: list[str] = []
         for signature in FUNCTIONS[name]:
             least = len(signature.params) if signature.least is None else signature.least
-            counts.append(f"{least}{' or more' if signature.variadic else ''}")
+            most = len(signature.params)
+            or_more = " or more" if signature.variadic else f" or {most}" * (most > least)
+            counts.append(f"{least}{or_more}")
             kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
             forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
         takes = either(counts)

@@ -12,7 +12,8 @@ is, with relations that no program can name,
     r(g, x, n - 1) <- r~ordered(g, x, n).
 
 A function that picks values of each group, such as `top`, has rows of the group's terms and of what
-it reads; other aggregates of the head have a relation too, and the rule joins them by the group.
+it reads; other aggregates of the head have a relation too, and the rule joins them by the group. A
+statistic such as `median` has what it reads, and the number of matches with that.
 Only the rules in the middle have a head that depends on an order: all its terms are variables, and
 so is what its functions read, or constants and parameters.
 """
@@ -25,7 +26,7 @@ from typing import Any, cast
 
 from gdatalog.errors import Error, NameResolutionError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import AGGREGATES, ORDERED, PICKS, WINDOWS
+from gdatalog.plan.functions import AGGREGATES, ORDERED, PICKS, STATISTICS, WINDOWS
 from gdatalog.planner.check.catalog import CatalogRelation, Declarations
 from gdatalog.planner.check.column_names import ColumnNames
 from gdatalog.planner.check.heads import check_single
@@ -39,6 +40,8 @@ _SHAPES: dict[str, tuple[int, bool | None]] = {
     "running_sum": (1, True),
     **dict.fromkeys(("arg_max", "arg_min"), (2, False)),
     "string_agg": (2, None),
+    **dict.fromkeys(("median", "stddev", "var", "mode"), (1, False)),
+    **dict.fromkeys(("quantile", "corr"), (2, False)),
 }
 Call = s.FunctionCall | s.Window
 _PLAIN = frozenset({s.Var, s.Const})  # terms that hold no function
@@ -179,7 +182,7 @@ class HeadSplit:
         keys, parted = _keys(call), call.partition if isinstance(call, s.Window) else ()
         wrong = len(call.args) != count or (ordered is not None and bool(keys) != ordered)
         wrong = wrong or (bool(parted) and call.name in PICKS)
-        if not wrong and call.name in ("top", "string_agg"):  # a number, a separator
+        if not wrong and call.name in ("top", "string_agg", "quantile"):  # a number, a separator
             wrong = not _is_given(call.args[0 if call.name == "top" else 1])
         if wrong:
             message = f"`{call.name}` is written in another way"
@@ -290,18 +293,29 @@ class HeadSplit:
         it picks. `every`: all variables of the body."""
         terms, by = Terms([*keys.exprs]), _keys(call)
         kind, down = call.name, tuple([word == "desc" for word, _ in by])
+        weighed: tuple[s.Expr, ...] = ()
         if kind == "string_agg":
             targets = [terms.add(call.args[0]), call.args[1], *(terms.add(key) for _, key in by)]
             for var in every:  # the same text counts as often as it is found
                 terms.add(var)
         elif kind == "top":
             targets = [call.args[0], *map(terms.add, (call.args[1], *(key for _, key in by)))]
+        elif kind in STATISTICS:
+            targets = [arg if _is_given(arg) else terms.add(arg) for arg in call.args]
+            if isinstance(body, s.Atom):
+                for var in every:  # as for texts
+                    terms.add(var)
+            elif not any(isinstance(part, s.Or) for part in walk(body)):  # else it is refused
+                weighed = (s.FunctionCall("count", (), call.span),)
+                targets.append(s.Var("count~n", call.span))
         else:
             down, kind = (kind == "arg_max",), "top"
             targets = [s.Const("int", 1, call.span), *map(terms.add, call.args)]
-        rows = self._add(s.Atom(f"{head.name}rows", tuple(terms.exprs), head.span), body)
+        name = f"{head.name}rows"
+        self._add(s.Atom(name, (*terms.exprs, *weighed), head.span), body)
         picked: Any = s.HeadAggregate(kind, tuple(targets), call.span, 0, down)
-        self._add(replace(head, args=(*head.args, picked)), replace(rows, args=terms.variables()))
+        read = (*terms.variables(), *(targets[-1:] if weighed else ()))
+        self._add(replace(head, args=(*head.args, picked)), s.Atom(name, read, head.span))
 
     # ---------------------------------------------------------------------------------- rules
 

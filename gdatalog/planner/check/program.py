@@ -25,6 +25,7 @@ from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.nulls import with_nulls
 from gdatalog.planner.check.ordered_heads import split_ordered
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.schemas import schemas_of
@@ -36,7 +37,7 @@ from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
-KINDS = attrgetter("kinds")
+KINDS, NULLABLE = attrgetter("kinds"), attrgetter("nullable")
 
 
 def examine(
@@ -168,6 +169,9 @@ def settle(draft: ProgramDraft) -> None:
     schemas = schemas_of(draft.types, named, draft.facts)
     if not draft.errors and any(map(KINDS, schemas.values())):
         schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
+    if draft.types.nulls or any(map(NULLABLE, schemas.values())):
+        of = draft.strata, draft.examples, draft.types.param_types()
+        schemas, draft.strata = with_nulls(schemas, *of, draft.errors)
     if draft.errors:
         return
     schemas |= {name: Schema(name, *values.schema) for name, values in draft.lists.items()}
@@ -251,6 +255,8 @@ def _infer(
     if types.decimals:
         types.settle_operators()
     if not types.errors:
+        if types.choices:
+            types.settle_choices()
         types.settle_lists()
         types.settle_open()
     return types

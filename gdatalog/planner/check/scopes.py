@@ -144,9 +144,9 @@ class Scopes:
 
     def _known(self, but: s.Aggregate | None) -> Names:
         """What is bound here when all aggregates have values, or all but one."""
-        known = self.held | {_VALUE.name}
+        known = self.held | {VALUE.name}
         for literal in self.scopes:
-            known = _binds(_valued(literal, but), known)
+            known = _binds(valued(literal, but), known)
         return known
 
     def _hides(self, aggregate: s.Aggregate, name: str) -> None:
@@ -181,18 +181,18 @@ class Scopes:
         self.exported |= {name}
 
 
-_VALUE = s.Var("~value")  # stands for the value of any aggregate
+VALUE = s.Var("~value")  # stands for the value of any aggregate
 
 
-def _valued(node: N, but: s.Aggregate | None) -> N:
+def valued(node: N, but: s.Aggregate | None) -> N:
     """The node with a variable in the place of each aggregate but one."""
 
     below: list[Node] = []
     for part in children(node):
         if isinstance(part, s.Aggregate):
-            below.append(part if part is but else _VALUE)
+            below.append(part if part is but else VALUE)
         else:
-            below.append(_valued(part, but))
+            below.append(valued(part, but))
     return with_children(node, below)
 
 

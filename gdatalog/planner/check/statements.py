@@ -117,6 +117,8 @@ def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
                 kinds.append(arg.type)
             elif type(arg) is s.Param:
                 kinds.append("$" + arg.name)
+            elif type(arg) is s.Null:
+                kinds.append("null")
             else:
                 return None
         shapes.append((head.name, tuple(kinds)))

@@ -13,7 +13,7 @@ from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.cycle_errors import Step, cycle_error
+from gdatalog.planner.check.cycle_errors import OPTIONAL, Step, cycle_error
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
@@ -63,7 +63,10 @@ def steps_of(rule: CheckedRule) -> Iterator[Step]:
         for part in w.all_of(s.HeadAggregate, rule.head)
         if part.kind not in ("min", "max")
     ]
-    yield from _steps(rule, rule.body, f"the aggregate {kinds[-1]}" if kinds else "")
+    through = f"the aggregate {kinds[-1]}" if kinds else ""
+    if any(part.optional for part in w.all_of(s.Not, rule.body)):
+        through = OPTIONAL
+    yield from _steps(rule, rule.body, through)
 
 
 def _steps(rule: CheckedRule, node: w.Node, through: str, negated: bool = False) -> Iterator[Step]:

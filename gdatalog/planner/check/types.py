@@ -9,41 +9,40 @@ one mistake is one error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gdatalog.decimals import (
-    DECIMALS,
-    DIGITS,
-    decimal_type,
-    scale_of,
-)
+from gdatalog.decimals import DIGITS, decimal_type, scale_of
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, ORDERED, TYPES
+from gdatalog.plan.functions import ORDERED, STATISTICS, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.conversions import conversion
 from gdatalog.planner.check.literals import decimals_of, is_flexible
+from gdatalog.planner.check.signatures import (
+    ALL,
+    BIT,
+    BOOL,
+    DECIMAL,
+    FLOAT,
+    INT,
+    MOMENT,
+    NUMBER,
+    ONLY,
+    Overloaded,
+    fits,
+    literal_mask,
+    mask_of,
+    mask_of_spec,
+    name_of,
+    words_of,
+)
 from gdatalog.planner.check.statements import with_type
 from gdatalog.planner.check.walk import conjunction, rebuild
-from gdatalog.planner.check.wording import either, own_name, show
-from gdatalog.records import dataclass, field
-from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
-
-BIT = {name: 1 << at for at, name in enumerate(TYPES)}
-ALL = (1 << len(TYPES)) - 1
-INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
-NUMBER = INT | FLOAT
-DECIMAL = sum([BIT[name] for name in DECIMALS])
-TIMESTAMP = BIT["timestamp"]
-MOMENT = TIMESTAMP | BIT["date"]
-# What literals are unless they have to be a float, a decimal, or a date.
-LITERALS = (INT | TIMESTAMP, FLOAT)
-_ONLY: dict[int, TypeName] = {bit: name for name, bit in BIT.items()}
-
-
-def mask_of(types: Iterable[str]) -> int:
-    return sum([BIT[name] for name in types])
+from gdatalog.planner.check.wording import own_name, show
+from gdatalog.records import dataclass, field, replace
+from gdatalog.values import ListOf, ParamType, TypeName
 
 
 class ColumnPlace(NamedTuple):
@@ -139,28 +138,18 @@ class Unifier:
         return self.reasons[self.find(node)]
 
     def mask(self, node: int) -> int:
-        """The types that the node may have; int, timestamp or float for a literal that may be one,
-        or the decimal with the fewest digits."""
+        """The types that the node may have; of a literal, what it is where nothing else decides."""
         root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        if self.literal[root] and mask & (mask - 1):
-            return next((mask & own for own in LITERALS if mask & own), mask & -mask)
-        return mask
+        return literal_mask(mask) if self.literal[root] and mask & (mask - 1) else mask
 
     def words(self, node: int) -> str:
         return words_of(self.mask(node))
 
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
-        return _ONLY.get(self.masks[root]) or _ONLY.get(self.mask(root))
-
-
-def words_of(mask: int) -> str:
-    """`int or float`; all decimals together are `decimal`."""
-    names: list[str] = [name for name in TYPE_NAMES if mask & BIT[name]]
-    if mask & DECIMAL:
-        names.append(_ONLY.get(mask & DECIMAL, "decimal"))
-    return either(names)
+        mask = self.masks[root]
+        return ONLY.get(literal_mask(mask) if self.literal[root] and mask & (mask - 1) else mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -187,7 +176,9 @@ class TypeInference:
         self.variables: dict[str, int] = {}
         self.literals: list[int] = []
         self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
-        self.casts = False  # whether a rule has an `as`
+        self.choices: list[Overloaded] = []
+        self.rewrites = False  # whether a rule has an `as` or a `null`
+        self.nulls = False  # whether a rule or fact has a `null`
         for relation in catalog.relations.values():
             if relation.schema is not None:
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
@@ -352,6 +343,11 @@ class TypeInference:
                 if node is None:
                     node = self.variables[name] = self.unifier.node()
                 return node
+            case s.Null():
+                self.rewrites = self.nulls = True
+                node = self.unifier.node()
+                self.literals.append(node)
+                return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
                 if not is_flexible(expr, self.decimals):
@@ -375,7 +371,7 @@ class TypeInference:
                 return self._chain(expr)
             case s.Cast(operand, type_name):
                 node = self._expr(operand)
-                self.casts = True
+                self.rewrites = True
                 base = self.catalog.types[type_name]
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
@@ -393,7 +389,9 @@ class TypeInference:
             return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
             mask = self._known(NUMBER | DECIMAL)
-            reason, why = f"`{kind}` takes {words_of(mask)}", f"as what `{kind}` takes"
+            mask |= BIT["duration"] if kind == "sum" else 0
+            takes = self.unifier.words(self.unifier.node(mask))
+            reason, why = f"`{kind}` takes {takes}", f"as what `{kind}` takes"
             self._narrow(nodes[0], mask, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
@@ -403,13 +401,17 @@ class TypeInference:
         """The type of a function that depends on an order."""
         kind, args = ordered.kind, list(zip(ordered.targets, nodes, strict=True))
         takes = f"`{kind}` takes"
+        if kind in STATISTICS:
+            if kind == "quantile":
+                of, node = args[1]
+                self._narrow(node, FLOAT, of, f"{takes} float", f"as an argument of `{kind}`")
+            count = len(STATISTICS[kind][0].params)
+            call = s.FunctionCall(kind, ordered.targets[:count], ordered.span)
+            return self._called(call, nodes[:count])
         if kind in ("row_number", "rank", "dense_rank"):
             return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
-        masks = {
-            "running_sum": (self._known(NUMBER | DECIMAL),),
-            "top": (INT,),
-            "string_agg": (BIT["symbol"],) * 2,
-        }
+        number = self._known(NUMBER | DECIMAL)
+        masks = {"running_sum": (number,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
         for (arg, node), mask in zip(args, masks.get(kind, ()), strict=False):
             reason = f"{takes} {self.unifier.words(self.unifier.node(mask))}"
             self._narrow(node, mask, arg, reason, f"as an argument of `{kind}`")
@@ -423,12 +425,58 @@ class TypeInference:
         return mask if self.decimals else mask & ~DECIMAL
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
-        signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
+        possible = [own for own in signatures(call.name) if own.accepts(len(nodes))]
+        if len(possible) > 1:
+            found = self._possible(possible, nodes)
+            if len(found) > 1:
+                result = self.unifier.node()
+                self.choices.append(Overloaded(call, nodes, result, found))
+                return result
+            possible = found or possible[:1]
+        return self._applied(call, nodes, possible[0])
+
+    def _possible(
+        self, every: Sequence[Signature], nodes: Sequence[int], result: int | None = None
+    ) -> list[Signature]:
+        """The signatures that fit what is known of the arguments and the result. If none does,
+        those that fit the first argument, for the message."""
+        masks = [self.unifier.masks[self.unifier.find(node)] for node in nodes]
+        wanted = ALL if result is None else self.unifier.masks[self.unifier.find(result)]
+        found = [own for own in every if fits(own, masks, wanted)]
+        return found or [own for own in every if fits(own, masks[:1], ALL)][-1:]
+
+    def settle_choices(self) -> None:
+        """Chooses signatures of functions by types that were not known when they were met. Of those
+        that stay possible the first is meant."""
+        while self.choices:
+            waiting = []
+            for choice in self.choices:
+                found = self._possible(choice.signatures, choice.nodes, choice.result)
+                if len(found) > 1:
+                    waiting.append(choice)
+                else:
+                    self._choose(choice, (found or choice.signatures)[0])
+            if len(waiting) == len(self.choices):
+                self._choose(waiting[0], waiting[0].signatures[0])
+                del waiting[0]
+            self.choices = waiting
+
+    def _choose(self, choice: Overloaded, signature: Signature) -> None:
+        call = choice.call
+        node = self._applied(call, choice.nodes, signature)
+        self._same(call, node, call, choice.result, f"`{call.name}` takes")
+
+    def _applied(self, call: s.FunctionCall, nodes: Sequence[int], signature: Signature) -> int:
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
             mask = self._known(mask_of(param if isinstance(param, frozenset) else param[1]))
-            reason = f"`{call.name}` takes {self.unifier.words(self.unifier.node(mask))}"
+            if call.name == "format_value" and at == 0:
+                mask = mask_of_spec(call.args[1])
+            of = signature.params[0]
+            kind = f" of a {next(iter(of))}" if at and call.name in "+-*/" and len(of) == 1 else ""
+            words = self.unifier.words(self.unifier.node(mask))
+            reason = f"`{name_of(call)}`{kind} takes {words}"
             fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
@@ -446,9 +494,7 @@ class TypeInference:
         """The node of `to_decimal(x, 2)`."""
         digits = call.args[1]
         if not isinstance(digits, s.Const) or not 0 <= int(digits.value) <= DIGITS:
-            message = (
-                f"`to_decimal` takes the digits after the point as a number from 0 to {DIGITS}"
-            )
+            message = f"`to_decimal` takes digits after the point as a number from 0 to {DIGITS}"
             hint = "as in to_decimal(x, 2)"
             self.errors.append(TypeMismatchError(message, digits.span, hint=hint))
             return self.unifier.node()
@@ -478,7 +524,7 @@ class TypeInference:
             return True
         subject, words = show(expr), self.unifier.words(node)
         message = f"{reason}, but {subject} is {words}"
-        hint = _conversion(subject, words, mask)
+        hint = conversion(subject, words, mask)
         notes = self._note(subject, node, expr.span)
         self.errors.append(TypeMismatchError(message, expr.span, hint=hint, notes=notes))
         return False
@@ -488,7 +534,7 @@ class TypeInference:
     ) -> None:
         words, other_words = self.unifier.words(node), self.unifier.words(there)
         message = f"{lead}{subject} is {words}, but {other} is {other_words}"
-        hint = _conversion(subject, words, self.unifier.masks[self.unifier.find(there)])
+        hint = conversion(subject, words, self.unifier.masks[self.unifier.find(there)])
         notes = [*self._note(subject, node, span), *self._note(other, there, span)]
         self.errors.append(TypeMismatchError(message, span, hint=hint, notes=notes))
 
@@ -507,22 +553,25 @@ class TypeInference:
         """The rules with the types of their variables; literals of numbers become floats or
         decimals where needed, and literals of days dates."""
         for number, (rule, variables, literals) in enumerate(self.seen):
-            types = {}
+            types: dict[str, TypeName] = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
-            meant = [self.unifier.settled(node) or "int" for node in literals]
+            turned = list(map(self.unifier.settled, literals))
             body, head = rule.body, rule.head
-            if self.casts or self.decimals or not {"int", "timestamp"}.issuperset(meant):
-                turn = iter(meant)
+            if self.rewrites or self.decimals or not _KEPT.issuperset(turned):
+                turn = iter(turned)
                 body = None if body is None else self._rewrite(body, turn, number)
                 head = self._rewrite(head, turn, number)
             yield CheckedRule(head, body, types, rule.span)
 
-    def _rewrite(self, node: Any, turned: Iterator[TypeName], rule: int) -> Any:
-        """The node without `as`; `turned` has the types that its flexible literals stand for."""
+    def _rewrite(self, node: Any, turned: Iterator[TypeName | None], rule: int) -> Any:
+        """The node without `as`; `turned` has the types that its nulls and flexible literals stand
+        for, in order."""
         match node:
+            case s.Null():
+                return replace(node, type=next(turned) or "int")
             case s.Const() | s.Values() if is_flexible(node, self.decimals):
-                return with_type(node, next(turned))
+                return with_type(node, next(turned) or node.type)
             case s.Cast(operand):
                 return self._rewrite(operand, turned, rule)
             case s.And(items):
@@ -544,34 +593,4 @@ class TypeInference:
         return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
 
 
-def _conversion(subject: str, words: str, mask: int) -> str | None:
-    """The function, or the spelling, that would help where two types conflict."""
-    if subject.startswith("`$"):
-        return f"give {subject} as {either([name for name in TYPE_NAMES if mask & BIT[name]])}"
-    written = subject.strip('`"')
-    if words == "symbol" and not mask & ~NUMBER and subject.startswith('`"'):
-        number = written.replace(".", "", 1).lstrip("-").isdigit()
-        return f"without quotes it is a number: `{written}`" if number else None
-    if words == "int" and mask == BIT["symbol"] and written.lstrip("-").isdigit():
-        return f'in quotes it is a text: `"{written}"`'
-    if words in ("int", "float") and not mask & ~DECIMAL and not written.strip("-.0123456789"):
-        return f"{words_of(mask)} has other digits: round it, or declare more"
-    if words.startswith("decimal") and mask & (FLOAT | INT):
-        made = "a float" if mask & FLOAT else "an int"
-        return f"`to_{made.split()[1]}(...)` makes {made} of a decimal"
-    if mask & DECIMAL and mask in _ONLY and words in ("symbol", "int", "float", *DECIMALS):
-        return f"`to_decimal(..., {scale_of(_ONLY[mask])})` makes a {_ONLY[mask]} of it"
-    if words == "int" and mask == BIT["float"]:
-        return "`to_float(...)` makes a float of an int"
-    if words == "float" and mask == INT:
-        return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
-    if (words, mask) in (("date", TIMESTAMP), ("timestamp", BIT["date"])):
-        hint = "load both as times or both as dates: in pandas, pandas.to_datetime(...) makes times"
-        return f"{hint} of dates, and .dt.date dates of times"
-    if words == "symbol" and mask & MOMENT and not mask & ~MOMENT:
-        return "a timestamp has no quotes and starts with `@`: @2026-11-20"
-    if words == "symbol" and not mask & ~NUMBER:
-        return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
-    if words in ("int", "float") and mask == BIT["symbol"]:
-        return "`to_string(...)` makes a text of a number"
-    return None
+_KEPT = frozenset({"int", "timestamp"})  # the types of literals that need no other form

@@ -17,7 +17,7 @@ from gdatalog.records import fields, replace
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
 K = TypeVar("K", bound=Node)
-LEAVES = frozenset({s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam})
+LEAVES = frozenset({s.Var, s.Const, s.Null, s.Param, s.Wildcard, s.Values, s.ListParam})
 # The fields that hold the nodes directly below, in the order of the text. `rest` has pairs of an
 # operator and a node.
 _BELOW: dict[type, tuple[str, ...]] = {
@@ -30,7 +30,7 @@ _BELOW: dict[type, tuple[str, ...]] = {
     s.Aggregate: ("targets", "body"),
     s.Member: ("item", "values"),
     s.Test: ("expr",),
-    s.Not: ("body",),
+    **dict.fromkeys((s.Not, s.Optional), ("body",)),
     s.Range: ("item", "start", "stop", "step"),
 }
 

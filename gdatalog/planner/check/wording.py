@@ -35,6 +35,8 @@ def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
             return f"`{own_name(name)}`"
         case s.Param(name) | s.ListParam(name):
             return f"`${name}`"
+        case s.Null():
+            return "`null`"
         case s.Const(_, value):
             return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
         case s.Atom(name, _):
@@ -61,14 +63,34 @@ SYNONYMS = {
     "avg": "mean",
     "average": "mean",
     "concat": "cat",
+    "date_format": "format_time",
+    "dayofweek": "weekday",
+    "find": "position",
+    "iff": "if",
+    "iif": "if",
+    "ifelse": "if",
+    "instr": "position",
     "int": "to_int",
     "len": "strlen",
     "length": "strlen",
     "lcase": "lower",
+    "printf": "format",
+    "regexp_extract": "regex_extract",
     "regexp_matches": "match",
+    "percentile": "quantile",
+    "std": "stddev",
+    "stdev": "stddev",
     "str": "to_string",
+    "strftime": "format_time",
+    "strip": "trim",
+    "strpos": "position",
+    "strptime": "parse_time",
+    "to_timestamp": "parse_time",
     "substring": "substr",
+    "trunc": "date_trunc",
     "ucase": "upper",
+    "variance": "var",
+    "when": "case",
 }
 
 
@@ -78,10 +100,12 @@ INSTEAD = {
     "collect": "no column holds a list: the rows of a group are its list",
     "exists": "an atom alone says that there is such a row",
     "group_concat": 'texts of a group are joined by `string_agg(x, ", ")`, in a head',
-    "if": "write one rule for each case",
-    "iif": "write one rule for each case",
     "now": "give the time as a parameter: `$now`",
-    "round": "`floor(x + 0.5)` rounds",
+    "date_add": "add a duration: `t + 3d`",
+    "date_diff": "subtract: `t2 - t1` is a duration, `(t2 - t1) / 1d` a number of days",
+    "datediff": "subtract: `t2 - t1` is a duration, `(t2 - t1) / 1d` a number of days",
+    "extract": "`year(t)`, `month(t)`, `day(t)`, `hour(t)`, `minute(t)`, `second(t)`",
+    "regexp_replace": "`replace(text, from, to)` replaces texts, `regex_extract` finds matches",
 }
 
 

@@ -7,12 +7,12 @@ parameters and text files stand for either.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema
-from gdatalog.planner.check.walk import Node, all_of, walk
+from gdatalog.planner.check.walk import Node, all_of, variables, walk
 from gdatalog.planner.check.wording import show
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.kinds import NAIVE, UTC, tidy, zone_at, zoned
@@ -21,7 +21,7 @@ Zone = str | None
 Zones = dict[str, list[Zone]]  # of the columns of each relation
 # An expression, another one or a column's zone, and the words for that.
 Pair = tuple[Node, Node | Zone, str]
-_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead"})
+_KEEPING = frozenset({"min", "max", "any_value", "lag", "lead", "median", "quantile", "mode"})
 
 
 def with_zones(
@@ -65,6 +65,13 @@ def _words(zone: str) -> str:
     return f"a timestamp with the zone {zone}" if zone else "a timestamp without a zone"
 
 
+def _solved(node: Node | Zone) -> Iterable[str]:
+    """The variables that an equation may bind of its side."""
+    if isinstance(node, s.Var):
+        return (node.name,)
+    return variables(node) if isinstance(node, s.FunctionCall) and node.name in "+-" else ()
+
+
 @dataclass(slots=True, eq=False)
 class _Scope:
     """A rule; its variables' zones are those of the columns that bind them."""
@@ -92,9 +99,10 @@ class _Scope:
             before = dict(known)
             for one, other, _ in self._bound():
                 for node, zone in ((one, other), (other, one)):
-                    if isinstance(node, s.Var) and self.rule.types[node.name] == "timestamp":
-                        value = zone if isinstance(zone, str) else self.of(zone, known)
-                        known[node.name] = common(known.get(node.name), value)
+                    value = zone if isinstance(zone, str) else self.of(zone, known)
+                    for name in _solved(node):
+                        if self.rule.types[name] == "timestamp":
+                            known[name] = common(known.get(name), value)
         return known
 
     def _bound(self) -> Iterator[Pair]:
@@ -125,7 +133,7 @@ class _Scope:
                 (arg, distinct.args[0], show(distinct.args[0])) for arg in distinct.args[1:]
             )
         for call in all_of(s.FunctionCall, self.rule.head, body):
-            if call.name in ("min", "max", "seconds_between"):
+            if call.name in ("min", "max", "-", "seconds_between"):
                 yield from ((arg, call.args[0], show(call.args[0])) for arg in call.args[1:])
 
     def of(self, expr: Node | None, known: Mapping[str, Zone]) -> Zone:
@@ -138,6 +146,11 @@ class _Scope:
                 for arg in args:
                     zone = common(zone, self.of(arg, known))
                 return zone
+            case s.FunctionCall("+", (left, right)):
+                return common(self.of(left, known), self.of(right, known))
+            case s.FunctionCall("-", (left, right)):
+                # between two times there is a duration
+                return self.of(left, known) if self.of(right, known) is None else None
             case s.HeadAggregate("top", (_, item, *_)):
                 return self.of(item, known)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets) if kind in _KEEPING:

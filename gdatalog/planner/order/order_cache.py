@@ -95,6 +95,7 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
         (*pattern.equal,),
         (*pattern.tests,),
         (*pattern.filters,),
+        (*pattern.one_sided,),
         (*pattern.below.items(),),
         frozenset(pattern.unequal),
         (*pattern.lower,),

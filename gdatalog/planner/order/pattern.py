@@ -160,6 +160,8 @@ class QueryPattern:
     equal: list[int] = field(default_factory=list)  # the variables of each equation
     tests: list[tuple[int, float]] = field(default_factory=list)  # variables, share that passes
     filters: list[int] = field(default_factory=list)  # variables of tests without cuts
+    # `x <= y + 3`: its variables, and the one that it cuts if it is bound last
+    one_sided: list[tuple[int, int]] = field(default_factory=list)
     bounds: dict[int, list[tuple[str, Expr]]] = field(default_factory=dict)  # by variable
     ranges: dict[int, ValueRange] = field(default_factory=dict)  # by variable: cuts by constants
     below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b; whether a < b

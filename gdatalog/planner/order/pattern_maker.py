@@ -181,6 +181,8 @@ def _add_test(pattern: QueryPattern, test: Expr, whole: int) -> None:
         bound = (op, right) if isinstance(left, Slot) else (FLIPPED[op], left)
         pattern.bounds.setdefault(pattern.place[ordered[0].name], []).append(bound)
         return
+    else:
+        pattern.one_sided.append((whole, pattern.mask((ordered[0].name,))))
     pattern.tests.append((whole, PASSES[op]))
 
 

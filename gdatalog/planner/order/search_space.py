@@ -226,6 +226,10 @@ class SearchSpace(ABC):
             and at not in pattern.aggregates
             and not bit & pattern.live
             and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
+            and not any(
+                whole & bit and cut != bit and not whole & ~bound
+                for whole, cut in pattern.one_sided
+            )
         ):
             # The last level of a count is the length of a list.
             tried = before

@@ -8,6 +8,7 @@ import shlex
 from time import perf_counter
 from typing import cast
 
+from gdatalog.engine.catalog.snapshot import schema_of
 from gdatalog.engine.facts.files import writable
 from gdatalog.engine.facts.outputs import write_answer
 from gdatalog.errors import UsageError
@@ -26,6 +27,7 @@ from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.terminal_text import cut, visible
+from gdatalog.values import type_texts
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
@@ -50,22 +52,23 @@ def _schema(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "data", "describe", "RELATION", "its columns: distinct, least and greatest values",
+    "data", "describe", "RELATION", "its columns: nulls, distinct, least, greatest values",
     ".describe edge",
     more="Evaluates the relation. Texts are compared by code points.",
 )  # fmt: skip
 def _describe(repl: Conversation, words: list[str]) -> None:
     with repl.line(repl.known(words[0])), repl.db.call():
         result = repl.db.relations[words[0]]
-        distinct, ends = result._summary()
+        nulls, distinct, ends = result._summary()
     values = [
-        [cut(visible(text), WIDEST) for text in cell_texts(kind, column)] or ["", ""]
+        [cut(visible(text or ""), WIDEST) for text in cell_texts(kind, column)] or ["", ""]
         for kind, column in ends.typed
     ]
-    counts = [f"{count:,}" for count in distinct]
-    rows = zip(result.columns, result.dtypes, counts, *zip(*values, strict=True), strict=True)
-    titles = [("column", "type", "distinct", "least", "greatest")] * bool(values)
-    lines = [aligned([*titles, *rows], right=(2,))] * bool(values)
+    counts = [[f"{count:,}" for count in each] for each in (nulls, distinct)]
+    types = type_texts(ends.types, ends.nullable)
+    rows = zip(result.columns, types, *counts, *zip(*values, strict=True), strict=True)
+    titles = [("column", "type", "nulls", "distinct", "least", "greatest")] * bool(values)
+    lines = [aligned([*titles, *rows], right=(2, 3))] * bool(values)
     repl.output.text("\n".join([*lines, amount(len(result), "rows")]))
 
 
@@ -77,7 +80,7 @@ def _describe(repl: Conversation, words: list[str]) -> None:
     ".jsonl .facts; text files may be compressed, as .gz or .zst. Options: header=true|false "
     "says whether the first line has names (default: detected); columns=a,b loads only these "
     "columns; nulls=drop drops rows with missing values; fill=age=0,city=unknown fills them in; "
-    "row_id=id adds a column of row numbers.",
+    "row_id=true keeps equal rows, row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip
 def _load(repl: Conversation, words: list[str]) -> None:
@@ -106,13 +109,13 @@ def _load(repl: Conversation, words: list[str]) -> None:
         given = {**given, "header": "true"}
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
     repl.history.keep(repl, shlex.join([".load", name, path, *options_said]), before)
-    columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
     if again:
         duplicates = f"{again:,} duplicate row{'s' * (again != 1)}"
-        text += f", {duplicates} dropped (row_id=id keeps all)"
+        text += f", {duplicates} dropped (row_id=true keeps all)"
     header = {True: ", with a header", False: ", no header", None: ""}[found.header]
     header += " (a guess)" if guess is not None else ""
-    say(f"{name}({columns}): {text}{header} ({perf_counter() - started:.3f} s)")
+    told = schema_text(schema_of(name, relation))
+    say(f"{told}: {text}{header} ({perf_counter() - started:.3f} s)")
 
 
 @command(

@@ -49,7 +49,9 @@ Files = Callable[[str, str], list[str]]
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
 _VARIABLE = re.compile(r"[^\W\d]\w*")
-_STARTS_LITERAL = frozenset({"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "LPAR", "LBRACE"})
+_STARTS_LITERAL = frozenset(
+    {"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "OPTIONAL", "LPAR", "LBRACE"}
+)
 # The options of `.input E(...)` and other directives, with their values.
 _YES_NO = ("true", "false")
 _FILE = {"IO": ("file",), "filename": (), "delimiter": (), "headers": _YES_NO}
@@ -178,12 +180,16 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
             return
         if "not".startswith(word) and tail != "NOT":
             yield "not ", "without", ""
+        if word and "optional".startswith(word) and tail != "NOT":
+            yield "optional ", "nulls where nothing matches", ""
     for variable in starting_with(word, about):
         yield variable, about[variable], ""
     if not ruled and not name:
         return
     if not word and tail in _STARTS_LITERAL:
         return  # too many: offered once a letter is typed, or after `=`
+    if word and "null".startswith(word):
+        yield "null", "no value", ""
     for function in starting_with(word, _FUNCTIONS):
         if function not in functions.AGGREGATES or name in functions.FUNCTIONS:
             yield f"{function}(", signature(function), function
