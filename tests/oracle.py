@@ -451,6 +451,8 @@ class Oracle:
         match expr:
             case Null():
                 return None
+            case FunctionCall("=" | "!=" as op, (Null(), side) | (side, Null())):
+                return (self.value(side, env) is None) == (op == "=")
             case Const("timestamp", value):
                 return Ts(value)
             case Const("duration", value):

@@ -151,7 +151,9 @@ def _value(call: Window, row: Row, rows: list[Row], group: list[str], terms: lis
 def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) -> list[Any]:
     """What a function picks of the bindings of a group."""
     if call.name in STATISTICS:
-        return statistic(call.name, [[value(arg, env) for arg in call.args] for env in envs])
+        found = [[value(arg, env) for arg in call.args] for env in envs]
+        rest = [row for row in found if None not in row]
+        return statistic(call.name, rest) if rest or not found else [None]
     keys = call.rest if isinstance(call, Window) else ()
     if call.name in ("arg_max", "arg_min"):
         keys = (("desc" if call.name == "arg_max" else "asc", call.args[1]),)

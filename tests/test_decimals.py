@@ -78,6 +78,23 @@ def test_files_and_saved_databases(tmp_path: Path) -> None:
         assert db["rule"].fetchall() == [(D("1.5"),)]
 
 
+def test_nulls() -> None:
+    with gd.connect(device="cpu") as db:
+        db.run(".decl p(k: int, x: decimal(12, 2)?) p(1, 1.1). p(2, null). p(3, -2.55).")
+        db["q"] = [(row[0], row[1]) for row in db["p"].fetchall()]
+        for strategy in ("levelwise", "lftj"):
+            for text, rows in [
+                ("r(k, z) <- q(k, x), z = x * 1.5.", [(1, D("1.65")), (2, None), (3, D("-3.825"))]),
+                ("r(k, x) <- p(k, x), x < 1.105.", [(1, D("1.1")), (3, D("-2.55"))]),
+                ("r(k) <- p(k, x), q(k, x).", [(1,), (3,)]),
+                ("r(sum(x), max(x), mean(x * 2)) <- q(_, x).", [(D("-1.45"), D("1.1"), -1.45)]),
+                ("r(s) <- s = max x / 2 : { p(_, x) }.", [(0.55,)]),
+            ]:
+                found = db.query(text, strategy=strategy).sorted().fetchall()
+                assert found == [pytest.approx(row) for row in rows] or found == rows, text
+        assert db["p"].df()["x"].tolist() == [D("1.10"), None, D("-2.55")]
+
+
 def test_declared_decimals() -> None:
     declared = decl(x="decimal(18,2)")
     for data in (

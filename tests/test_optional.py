@@ -68,6 +68,15 @@ DECLARED = """.decl person(a: int, n: symbol?)
 """
 
 
+def test_named_heads_leave_nullable_columns_out() -> None:
+    text = ".decl p(a: int, b: int?, c: symbol?)\n"
+    with gd.connect(device="cpu") as db:
+        found = db.query(DECLARED + FACTS + text + "p(c = n, a = a) <- person(a, n).")
+        assert set(found) == {(1, None, "ann"), (2, None, "bob"), (3, None, None)}
+        with pytest.raises(gd.Error, match="leaves out `a` of `p`"):
+            db.query(DECLARED + FACTS + text + "p(c = n) <- person(_, n).")
+
+
 @pytest.mark.parametrize("rule", ANSWERS)
 def test_answers(rule: str) -> None:
     with gd.connect(device="cpu") as db:

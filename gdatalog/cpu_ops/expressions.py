@@ -77,7 +77,7 @@ def _keys(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | Non
         return columns[expr.name], None
     if isinstance(expr, Constant) and expr.value is None:
         return np.full(1, NULL), None
-    if isinstance(expr, Apply) and expr.function in NULLING:
+    if isinstance(expr, Apply) and may_be_null(expr):
         if not len(scope.symbols):
             scope.symbols.intern("")  # the first text stands for a null, and is not looked at
         return nulling(np, partial(_keys, scope=scope), expr, columns)
@@ -89,6 +89,8 @@ def may_be_null(expr: Expr) -> bool:
     """Whether it has keys of nulls, which stand for no values."""
     if isinstance(expr, Constant):
         return expr.value is None
+    if isinstance(expr, Apply) and expr.function == "if":
+        return any(map(may_be_null, expr.args[1:]))
     return isinstance(expr, Apply) and expr.function in NULLING
 
 
@@ -112,6 +114,12 @@ def nulling(
             raise EvaluationError(message, expr.span)
         return xp.where(null, xp.int64(NULL), keys), None if failed is None else failed & ~null
     keys, failed = keys_of(first, columns)
+    if expr.function == "if":
+        (then, bad), (other, worse) = (keys_of(arg, columns) for arg in others)
+        yes = keys != 0
+        failed = either(failed, None if bad is None else bad & yes)
+        failed = either(failed, None if worse is None else worse & ~yes)
+        return xp.where(yes, then, other), failed
     for other in others:
         more, bad = keys_of(other, columns)
         null = keys == NULL
@@ -150,7 +158,7 @@ def _compared_keys(expr: Apply, columns: ByName, scope: Scope) -> Array | None:
         elif isinstance(arg, (Constant, Parameter)):
             value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
             keys.append(encode_value(value, arg.type, scope.symbols))
-        elif arg.function in NULLING:
+        elif may_be_null(arg):
             keys.append(_keys(arg, columns, scope)[0])
         else:
             return None
@@ -167,7 +175,7 @@ def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | N
         value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
         key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
         return to_values(key, expr.type), None
-    if expr.function in NULLING:
+    if may_be_null(expr):
         keys, failed = _keys(expr, columns, scope)
         return to_values(keys, expr.type), failed
     compared = _compared_keys(expr, columns, scope)

@@ -15,7 +15,7 @@ from gdatalog.storage.ordered import first_of
 from gdatalog.storage.rows import order_rows, row_firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
-from gdatalog.values import INT_MAX, INT_MIN
+from gdatalog.values import INT_MAX, INT_MIN, NULL
 
 FILTERED_FROM = 1 << 16  # rows; fewer are sorted at once
 
@@ -184,8 +184,11 @@ def _top_of_all(item: Array, keys: Sequence[Array], most: int) -> Array:
 def joined(
     rows: OrderedRows, codes: Array, texts_of: Callable[[Array], list[str]], separator: str
 ) -> tuple[Array, list[str]]:
-    """The texts of each group one after the other: the place of a row of each group, and these."""
-    starts = np.flatnonzero(rows.opens)
-    texts = texts_of(codes[rows.order])
-    bounds = pairwise([*starts.tolist(), len(texts)])
+    """The texts of each group one after the other: the place of a row of each group, and these.
+    Nulls are left out."""
+    starts, codes = np.flatnonzero(rows.opens), codes[rows.order]
+    there = codes != NULL
+    texts = texts_of(codes[there])
+    before = np.append(0, np.cumsum(there))  # how many texts
+    bounds = pairwise([*before[starts].tolist(), len(texts)])
     return rows.order[starts], [separator.join(texts[start:stop]) for start, stop in bounds]

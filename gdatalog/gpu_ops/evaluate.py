@@ -29,7 +29,6 @@ from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations
 from gdatalog.overhead import spending
-from gdatalog.plan.functions import NULLING
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.filled_tables import fill
@@ -91,7 +90,7 @@ class ExpressionOperations(RowOperations):
             return columns[expr.name], None
         if isinstance(expr, Constant):
             return self._constant(constant(expr, scope)[0]), None
-        if isinstance(expr, Apply) and expr.function in NULLING:
+        if isinstance(expr, Apply) and may_be_null(expr):
             return nulling(self.xp, partial(self._keys, scope=scope), expr, columns)
         values, failed = self._values(expr, columns, scope)
         return to_keys(values, expr.type), failed
@@ -99,7 +98,7 @@ class ExpressionOperations(RowOperations):
     def _values(self, expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
             return to_values(columns[expr.name], expr.type), None
-        if isinstance(expr, Apply) and expr.function in NULLING:
+        if may_be_null(expr):
             keys, failed = self._keys(expr, columns, scope)
             return to_values(keys, expr.type), failed
         if (

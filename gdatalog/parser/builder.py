@@ -371,9 +371,12 @@ def column(parts: Parts) -> s.Column:
 
 
 def type_with_digits(parts: Parts) -> Token:
-    """`decimal(12, 2)`: one token, whatever its spaces."""
+    """`decimal(12, 2)`, `decimal(12, 2)?`: one token, whatever its spaces."""
     first, last = parts[0], parts[-1]
-    name = f"{first.value}({','.join(str(token.value) for token in parts[2:-1:2])})"
+    if last.type == "NAME" and last.value != "?":
+        raise ParseError("a comma is missing before this", last.span)
+    digits = [str(token.value) for token in parts if token.type == "NUMBER"]
+    name = f"{first.value}({','.join(digits)}){'?' * (last.type == 'NAME')}"
     return Token("NAME", name, first.source, first.start, last.end)
 
 

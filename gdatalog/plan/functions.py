@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.decimals import DECIMALS
+from gdatalog.decimals import DECIMALS, decimal_type, result_scale, scale_of
 from gdatalog.records import dataclass
 from gdatalog.values import TYPE_NAMES, TypeName
 
@@ -185,6 +185,16 @@ HIDDEN: dict[str, tuple[Signature, ...]] = {
 def signature_of(name: str, kinds: Sequence[str]) -> Signature:
     """The signature of a call with arguments of these types."""
     return next(own for own in signatures(name) if own.fits(kinds))
+
+
+def type_of_result(name: str, kinds: Sequence[TypeName], digits: object = None) -> TypeName:
+    """The type of a call with arguments of these types; `digits`: of `to_decimal`."""
+    if name == "to_decimal":
+        return decimal_type(int(str(digits)))
+    if len(kinds) == 2 and name in "+-*/%" and not DECIMAL.isdisjoint(kinds):
+        one, other = map(scale_of, kinds)
+        return "float" if name == "/" else decimal_type(result_scale(name, one, other))
+    return signature_of(name, kinds).result_of(kinds)
 
 
 def signatures(name: str) -> tuple[Signature, ...]:

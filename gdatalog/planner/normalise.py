@@ -139,7 +139,9 @@ class Normaliser:
                     return
                 found.append(self._test(body.expr, "!match", found))
                 return
-            case s.Compare(rest=((op, right),)) if shared.issuperset(w.variables(body)):
+            case s.Compare(rest=((op, right),)) if shared.issuperset(
+                w.variables(body)
+            ) and not _may_be_empty(body):
                 self._compare(_NEGATED[op], body.first, right, body, found)
                 return
         self.negative = not self.negative
@@ -304,6 +306,12 @@ class Normaliser:
         name = f"~{self.fresh}"
         self.types[name] = kind
         return Slot(name, kind)
+
+
+def _may_be_empty(compare: s.Compare) -> bool:
+    """Whether a comparison has no value, because an aggregate has nothing to range over."""
+    kinds = {each.kind for each in w.all_of(s.Aggregate, compare)}
+    return not kinds <= {"count", "count_distinct", "sum"}
 
 
 def _is_pattern(match: Apply) -> Apply:

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.expressions import Scope, constant
+from gdatalog.cpu_ops.expressions import Scope, constant, may_be_null
 from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.decimals import LIMIT
@@ -265,7 +265,7 @@ class ExpressionPrinter:
         if any(map(_may_fail, expr.args[1:])):
             raise Unprintable("if() chooses between values that may fail")
         test = self._bool(args[0]).operand
-        if expr.type == "float":
+        if expr.type == "float" and not may_be_null(expr):
             then, otherwise = (self._float(arg).operand for arg in args[1:])
             return _ValueText(f"({then} if {test} else {otherwise})", "float")
         then, otherwise = (self._key(arg).operand for arg in args[1:])

@@ -23,7 +23,15 @@ from gdatalog.storage.column_matching import match_columns
 from gdatalog.storage.columns import column_from, object_column
 from gdatalog.storage.kinds import Kind, kind_of, tidy
 from gdatalog.storage.load_options import PLAIN, LoadOptions
-from gdatalog.storage.missing import Mending, Picked, Typing, explained, unmarked, with_nulls
+from gdatalog.storage.missing import (
+    Mending,
+    Picked,
+    Typing,
+    check_nullable,
+    explained,
+    unmarked,
+    with_nulls,
+)
 from gdatalog.storage.networks import Nodes, is_graph, raw_of_edges, raw_of_nodes
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
@@ -122,8 +130,12 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
-        if options.is_nullable(position) and isinstance(values, np.ndarray | TextColumn):
+        given = () if raw.table is None else raw.table.nullable[at : at + 1]
+        nullable = options.is_nullable(position) or (True in given and options.keeps(position))
+        if nullable and isinstance(values, np.ndarray | TextColumn):
             values = NullableColumn(values, np.zeros(len(values), dtype=np.bool_))
+        if isinstance(values, NullableColumn):
+            check_nullable(values, kind, place)
         types.append(kind)
         kinds.append(_kind(raw, at, kind))
         converted.append(values)

@@ -132,10 +132,11 @@ def decode_blocks(
 
 def decode_nullable(parts: Sequence[Array], kind: TypeName, symbols: SymbolTable) -> NullableColumn:
     """A column of values and nulls, decoded from its keys."""
-    keys = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts] or [np.empty(0)])
+    wide = [np.asarray(part, dtype=np.int64) for part in parts]
+    keys = np.concatenate([np.empty(0, dtype=np.int64), *wide])
     missing: Array = keys == NULL
     if kind == "symbol" and missing.any():
-        keys[missing] = symbols.intern("")
+        keys[missing] = 0 if len(symbols) else symbols.intern("")  # any text
     elif missing.any():
         keys[missing] = 0
     (values,) = decode_blocks(

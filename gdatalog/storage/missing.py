@@ -24,7 +24,7 @@ from gdatalog.storage.load_options import LoadOptions, row_count
 from gdatalog.storage.places import DataPlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, NullableColumn, TextColumn
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName, constant_text
 
 # The wanted columns: the name of each, its position in the data, and its declared type.
 Picked = Sequence[tuple[str, int, TypeName | None]]
@@ -65,7 +65,7 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
             found = np.array([cell == null for cell in cells], dtype=np.bool_)
         else:
             found = np.asarray(pc.equal(cells, null).fill_null(False), dtype=np.bool_)
-    if marked and getattr(column, "null_count", 0):
+    if marked and has_marks(column):
         empty = np.asarray(column.is_null(), dtype=np.bool_)
         found = empty if found is None else found | empty
     return found
@@ -73,7 +73,23 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 
 def unmarked(cells: Any) -> Any:
     """The cells of a text file, with empty texts in place of marks."""
-    return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
+    return cells.fill_null("") if has_marks(cells) else cells
+
+
+def has_marks(cells: Any) -> bool:
+    return not isinstance(cells, list | TextColumn) and cells.null_count > 0
+
+
+def check_nullable(column: NullableColumn, kind: TypeName, place: DataPlace) -> None:
+    """Raises if a value has the key of a null."""
+    if kind in ("int", "timestamp", "duration"):
+        odd: Array = (column.values == NULL) & ~column.missing
+        if odd.any():
+            value = constant_text(kind, NULL)
+            message = f"a column with missing values cannot hold {value}: its key is that of a null"
+            name = place.column
+            hint = f'fill={{"{name}": ...}} or nulls="drop" leaves no nulls'
+            raise place.error(int(odd.argmax()), message, hint)
 
 
 def _among(place: DataPlace, there: Array) -> SomeRows:

@@ -55,9 +55,9 @@ def _values(
             yield values
 
 
-def _meant(kind: TypeName, value: Value, span: Span | None = None) -> Value:
-    found: Value | None = meant_as(kind, value)
-    if found is None:
+def _meant(kind: TypeName, value: Value | None, span: Span | None = None) -> Value | None:
+    found: Value | None = None if value is None else meant_as(kind, value)
+    if found is None and value is not None:
         message = f"{getattr(value, 'text', value)} has other digits than {kind}"
         hint = f"round it to {scale_of(kind)} digits after the point, or declare more"
         raise TypeMismatchError(message, span, hint=hint)

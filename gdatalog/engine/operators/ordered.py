@@ -7,6 +7,7 @@ reads are the columns of one relation. It runs on the CPU, over whole columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -20,20 +21,21 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.errors import EvaluationError, UsageError
 from gdatalog.parser.format import format_node
-from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Var
+from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Null, Var
 from gdatalog.plan.conditions import When
 from gdatalog.plan.functions import PICKS, STATISTICS
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
+from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float, narrow
 from gdatalog.storage.ordered import ranks_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_order import backward
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import NULL, TypeName, Value
 
 REASON = "rows are put in order there"
 
@@ -111,7 +113,9 @@ class ReadRows:
         assert isinstance(rule.body, Atom)
         names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
         self.length, self.symbols, self.params = relation.length, symbols, params
-        self.columns = dict(zip(names, map(np.asarray, relation.keys), strict=True))
+        self.columns: dict[str, Array] = dict(
+            zip(names, map(np.asarray, relation.keys), strict=True)
+        )
         self.types = dict(zip(names, relation.types, strict=True))
         self.nullable = dict(zip(names, nullable or [False] * len(names), strict=True))
         args: tuple[Any, ...] = rule.head.args
@@ -134,19 +138,55 @@ class ReadRows:
             if given < 0:
                 message = f"a number of rows cannot be negative: {given}"
                 raise UsageError(message, most.span, hint="give 0 or more")
-            turned = self._turned(keys, function.down)
-            places = top(group, self.columns[name], self._sortable(name), turned, given)
-            return [column[places] for column in (*group, self.columns[name])]
+            rows = self.without_nulls([name])
+            group = [rows.columns[name] for name in self.own]
+            turned = rows.turned(keys, function.down)
+            places = top(group, rows.columns[name], rows.sortable(name), turned, given)
+            return [column[places] for column in (*group, rows.columns[name])]
         if function.kind in STATISTICS:
-            places, values = self._statistic(function, group)
+            places, values = self._over_nulls(function, group)
             return [*(column[places] for column in group), values]
         item, separator, *keys = function.targets
         name = self._name(item)
-        keys_of = [*self._turned(keys, function.down), self._sortable(name)]
+        keys_of = [*self.turned(keys, function.down), self.sortable(name)]
         rows = OrderedRows(self.length, group, keys_of, ())
         text = str(self._value(separator))
         places, texts = joined(rows, self.columns[name], self.symbols.texts_of, text)
         return [*(column[places] for column in group), self.symbols.intern_many(texts)]
+
+    def without_nulls(self, names: Sequence[str]) -> ReadRows:
+        """The rows in which none of these columns is null."""
+        there = np.flatnonzero(~self._nulls(names))
+        if len(there) == self.length:
+            return self
+        rows = copy(self)
+        rows.length = len(there)
+        rows.columns = {name: column[there] for name, column in self.columns.items()}
+        return rows
+
+    def _nulls(self, names: Sequence[str]) -> Array:
+        """In which rows one of these columns is null."""
+        found: Array = np.zeros(self.length, dtype=np.bool_)
+        for name in names:
+            if self.nullable[name]:
+                found |= self.columns[name] == NULL
+        return found
+
+    def _over_nulls(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
+        """A row of each group, and the key of its value: null where all that it reads is."""
+        names = [target.name for target in function.targets if isinstance(target, Var)]
+        nulls = self._nulls(names)
+        rows = self.without_nulls(names)
+        if rows is self:
+            return self._statistic(function, group)
+        own = [rows.columns[name] for name in self.own]
+        places, values = rows._statistic(function, own)
+        first, groups = group_rows(group, self.length)
+        alone: Array = np.ones(len(first), dtype=np.bool_)
+        alone[groups[~nulls]] = False
+        found = np.concatenate([np.flatnonzero(~nulls)[places], first[alone]])
+        missing = np.full(np.count_nonzero(alone), NULL)
+        return found, np.concatenate([values.astype(np.int64), missing])
 
     def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
         """A row of each group, and the key of its value."""
@@ -158,7 +198,7 @@ class ReadRows:
             else np.ones(self.length, dtype=np.int64)
         )
         if kind == "mode":
-            places = mode(weights, group, self._sortable(name))
+            places = mode(weights, group, self.sortable(name))
             return places, self.columns[name][places]
         with np.errstate(all="ignore"):
             if kind in ("median", "quantile"):
@@ -190,9 +230,9 @@ class ReadRows:
         end = len(targets) - len(function.down)
         args, parts = targets[: end - function.partition], targets[end - function.partition : end]
         group = [self.columns[self._name(part)] for part in parts]
-        keys = self._turned(targets[end:], function.down)
+        keys = self.turned(targets[end:], function.down)
         known = {part.name for part in (*parts, *targets[end:]) if isinstance(part, Var)}
-        ties = [self._sortable(name) for name in self.own if name not in known]
+        ties = [self.sortable(name) for name in self.own if name not in known]
         rows = OrderedRows(self.length, group, keys, ties)
         if kind in ("lag", "lead"):
             values, default = map(self._column, args, [self.types[self._name(args[0])]] * 2)
@@ -200,7 +240,8 @@ class ReadRows:
         if kind == "running_sum":
             name = self._name(args[0])
             of_floats = self.types[name] == "float"
-            sums = rows.running_sum(self.columns[name], of_floats)
+            values = np.where(self._nulls([name]), 0, self.columns[name])
+            sums = rows.running_sum(values, of_floats)
             if sums is None and of_floats:
                 raise EvaluationError("the sum of inf and -inf is not a number", function.span)
             digits = scale_of(self.types[name])
@@ -214,14 +255,14 @@ class ReadRows:
         found: Array = getattr(rows, kind)()
         return found
 
-    def _turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
+    def turned(self, keys: Sequence[Expr], down: Sequence[bool]) -> list[Array]:
         found = []
         for name, turn in zip(map(self._name, keys), down, strict=True):
-            key = self._sortable(name)
+            key = self.sortable(name)
             found.append(backward(key, self.nullable[name]) if turn else key)
         return found
 
-    def _sortable(self, name: str) -> Array:
+    def sortable(self, name: str) -> Array:
         column = self.columns[name]
         is_text = self.types[name] == "symbol"
         return ranks_of(column, self.symbols.ranks()) if is_text else column
@@ -229,6 +270,8 @@ class ReadRows:
     def _column(self, expr: Expr, kind: TypeName) -> Array:
         if isinstance(expr, Var):
             return self.columns[expr.name]
+        if isinstance(expr, Null):
+            return np.full(self.length, NULL)
         return np.full(self.length, encode_value(self._value(expr), kind, self.symbols))
 
     def _name(self, expr: Expr) -> str:

@@ -24,7 +24,7 @@ from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
-from gdatalog.planner.check.walk import Node, all_of, conjuncts, rebuild, walk
+from gdatalog.planner.check.walk import Node, all_of, no_match_of, rebuild, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, shown_columns
 from gdatalog.values import TypeName
@@ -192,10 +192,9 @@ def rule_text(rule: CheckedRule) -> str:
 
 def _with_optionals(node: Any) -> Any:
     node = rebuild(node, _with_optionals)
-    if isinstance(node, s.Or):
-        *matches, last = node.items
-        if any(isinstance(each, s.Not) and each.optional for each in conjuncts(last)):
-            return s.Optional(matches[0] if len(matches) == 1 else s.Or(tuple(matches)))
+    if isinstance(node, s.Or) and no_match_of(node) is not None:
+        matches = node.items[:-1]
+        return s.Optional(matches[0] if len(matches) == 1 else s.Or(matches))
     return node
 
 

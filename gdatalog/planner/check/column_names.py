@@ -4,13 +4,14 @@ A relation without a `.decl` takes the names of its columns from a head: a varia
 `sum_x` for `sum(x)`, `c0`, `c1` by its place for a constant, and the text of other expressions.
 
 A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name:
-their arguments are put in the relation's order. So are those of an atom in a body, which may leave
-columns out: these get a `_`. Later passes see arguments by their place only.
+their arguments are put in the relation's order, with nulls in nullable columns that they leave out.
+So are those of an atom in a body, which may leave columns out: these get a `_`. Later passes see
+arguments by their place only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import syntax as s
@@ -47,7 +48,7 @@ def names_of_head(head: s.Atom) -> tuple[str, ...]:
             kind, targets = aggregate
             target = targets[0] if len(targets) == 1 else None
             names.append(f"{kind}_{target.name}" if isinstance(target, s.Var) else kind)
-        elif isinstance(arg, s.Const | s.Param):
+        elif isinstance(arg, s.Const | s.Null | s.Param):
             names.append(f"c{at}")
         else:
             names.append(format_node(arg))
@@ -109,9 +110,21 @@ class ColumnNames:
         unnamed = tuple([f"c{at}" for at in range(relation.arity or 0)])
         return self._of_heads.get(name, unnamed)
 
+    def shown(self, name: str) -> tuple[str, ...]:
+        """The columns that answers have: all but hidden row numbers."""
+        schema = self.catalog.relations[name].schema
+        return self.of(name) if schema is None else schema.columns[: schema.shown]
+
+    def with_row_id(self, atom: s.Atom) -> s.Atom:
+        """An atom of a body, with a `_` for hidden row numbers that it leaves out."""
+        schema = self.catalog.relations[atom.name].schema
+        if schema is None or len(atom.args) != schema.shown:
+            return atom
+        return replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
+
     def placed(self, atom: s.Atom, errors: list[Error]) -> s.Atom:
         """An atom of a body with all arguments by their place."""
-        return _placed(atom, self.of(atom.name), errors, body=True)
+        return _placed(atom, self.of(atom.name), None, errors)
 
 
 def place_named(program: s.Program, catalog: Declarations, errors: list[Error]) -> ColumnNames:
@@ -130,7 +143,12 @@ def place_named(program: s.Program, catalog: Declarations, errors: list[Error]) 
     for statement in program.statements:
         if isinstance(statement, s.Rule) and any(head.columns for head in statement.heads):
             before = len(errors)
-            heads = [_placed(head, found.named[head.name], errors) for head in statement.heads]
+            heads = []
+            for head in statement.heads:
+                columns, schema = found.named[head.name], catalog.relations[head.name].schema
+                optional = schema.nullable if schema is not None and schema.nullable else ()
+                null = {name for name, null in zip(columns, optional, strict=False) if null}
+                heads.append(_placed(head, columns, null, errors))
             if len(errors) > before:
                 continue
             statement = replace(statement, heads=tuple(heads))
@@ -147,8 +165,10 @@ def _first_columns(head: s.Atom) -> tuple[str, ...]:
 
 
 def _placed(
-    atom: s.Atom, columns: tuple[str, ...], errors: list[Error], body: bool = False
+    atom: s.Atom, columns: tuple[str, ...], nullable: Collection[str] | None, errors: list[Error]
 ) -> s.Atom:
+    """An atom with its arguments by their place. It may leave out all columns, which get a `_`; if
+    it is a head, those that are `nullable`."""
     if not atom.columns:
         return atom
     places = len(atom.args) - len(atom.columns)
@@ -168,11 +188,14 @@ def _placed(
             wrong(f"`{atom.name}` has no column `{name}`", column, hint)
         given[name] = arg
     missing = [name for name in columns[places:] if name not in given]
-    if missing and not body and len(errors) == before:
-        which = either([f"`{name}`" for name in missing], "and")
-        hint = "each head of a relation gives all of its columns"
-        wrong(f"this head leaves out {which} of `{atom.name}`", atom, hint)
+    if nullable is not None:
+        missing = [name for name in missing if name not in nullable]
+        if missing and len(errors) == before:
+            which = either([f"`{name}`" for name in missing], "and")
+            hint = "each head of a relation gives all of its columns but those declared with a `?`"
+            wrong(f"this head leaves out {which} of `{atom.name}`", atom, hint)
     if len(errors) > before:
         return atom
-    rest = (given.get(name) or s.Wildcard(atom.span) for name in columns[places:])
+    other = s.Wildcard(atom.span) if nullable is None else s.Null(None, atom.span)
+    rest = (given.get(name, other) for name in columns[places:])
     return replace(atom, args=(*atom.args[:places], *rest), columns=())

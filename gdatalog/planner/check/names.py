@@ -18,6 +18,7 @@ from gdatalog.decimals import DECIMALS, scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
+from gdatalog.parser.words import TEST_NULL
 from gdatalog.plan.functions import (
     AGGREGATES,
     ALIASES,
@@ -43,6 +44,7 @@ from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
     all_of,
+    children,
     conjunction,
     count_variables,
     disjunction,
@@ -62,6 +64,8 @@ _PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
+_TAKE_NULLS = frozenset({"coalesce", "if", "case"})
+_COALESCE = "`coalesce(x, 0)` is x, or 0 where x is null"
 _LISTED = sorted([name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS])
 
 
@@ -143,10 +147,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            columns = self.columns.of(name)
-            if relation.schema is not None:
-                columns = columns[: relation.schema.shown]
-            cut = None if query.ordering is None else self._cut(query, columns)
+            cut = None if query.ordering is None else self._cut(query, self.columns.shown(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -161,7 +162,7 @@ class NameResolution:
         if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
-        columns = [var.name for var in shown]
+        columns = tuple([var.name for var in shown])
         cut = None if query.ordering is None else self._cut(query, columns)
         if len(self.errors) > before:
             return None, None
@@ -249,6 +250,7 @@ class NameResolution:
             case s.Test():
                 return self._test(literal)
             case s.Member():
+                self._no_null(children(literal), "`in` does not hold for a null", TEST_NULL)
                 return rebuild(literal, self._compared)
             case s.Distinct() | s.Range():
                 return literal
@@ -262,15 +264,12 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                relation = self.catalog.relations[atom.name]
-                if relation.arity != len(atom.args):
-                    schema = relation.schema
-                    if schema is not None and len(atom.args) == schema.shown:
-                        atom = replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
-                    self._arity(atom)
+                if self.catalog.relations[atom.name].arity != len(atom.args):
+                    self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
-            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+            self._nulls_fit(atom)
+            return self._with_null_tests(atom)
         callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
         if callable_ and atom.columns:
             hint = f"`{atom.name}` is a function: give its arguments by their place"
@@ -280,9 +279,14 @@ class NameResolution:
             if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
+            self._no_null(atom.args, "`distinct` does not hold for a null", TEST_NULL)
             return rebuild(s.Distinct(atom.args, atom.span), self._compared)
         if callable_:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
+        if atom.name == "optional":
+            hint = "as in optional p(x, y), or optional { p(x, y), q(y) }"
+            self._fail("`optional` is followed by an atom, or a body in braces", atom.span, hint)
+            return atom
         for arg in atom.args:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
@@ -308,10 +312,30 @@ class NameResolution:
         elif relation.arity != len(atom.args):
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
+    def _nulls_fit(self, atom: s.Atom) -> None:
+        """Errors for nulls in columns without them."""
+        schema = self.catalog.relations[atom.name].schema
+        for at, arg in enumerate(atom.args):
+            known = schema is not None and at < schema.arity
+            if known and isinstance(arg, s.Null) and not (schema.nullable and schema.nullable[at]):
+                column = schema.columns[at]
+                message = f"the column `{column}` of `{atom.name}` has no nulls"
+                hint = f"`{column}: {schema.types[at]}?` in a `.decl` lets it have some"
+                self._fail(message, arg.span, hint)
+
+    def _with_null_tests(self, atom: s.Atom) -> s.Literal:
+        """An atom of a body: `p(x, null)` is `p(x, y), y = null`."""
+        args = tuple(map(self._atom_arg, atom.args))
+        tests: list[s.Literal] = []
+        for own, arg in zip(atom.args, args, strict=True):
+            if isinstance(own, s.Null):
+                tests.append(s.Compare(arg, (("=", own),), own.span))
+        return conjunction([s.Atom(atom.name, args, atom.span), *tests], atom.span)
+
     def _atom_arg(self, arg: s.Expr) -> s.Expr:
-        if isinstance(arg, s.Var | s.Const | s.Null):
+        if isinstance(arg, s.Var | s.Const):
             return arg
-        if isinstance(arg, s.Wildcard):
+        if isinstance(arg, s.Wildcard | s.Null):
             return s.Var(local_name("_", self.numbers), arg.span)
         return self._expr(arg)
 
@@ -325,6 +349,9 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = [compare.first, *[side for _, side in compare.rest]]
+        for left, op, right in neighbours(compare):
+            if op not in ("=", "!="):
+                self._no_null((left, right), f"`{op}` does not hold for a null", TEST_NULL)
         if not any(map(_is_range, sides)):
             first, *others = [self._expr(side, "compared") for side in sides]
             ops = [op for op, _ in compare.rest]
@@ -384,6 +411,7 @@ class NameResolution:
             case s.FunctionCall():
                 return self._call(expr)
             case s.Chain() | s.HeadAggregate():  # the latter depends on an order
+                self._no_null(children(expr), "an operation on a null is null", _COALESCE)
                 return rebuild(expr, self._expr)
             case s.Window(name):
                 self._ordered(name, expr.span)
@@ -400,6 +428,12 @@ class NameResolution:
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
+
+    def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
+        """An error for a `null` where only a value makes sense."""
+        for expr in exprs:
+            if isinstance(expr, s.Null):
+                self._fail(message, expr.span, hint)
 
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
@@ -424,6 +458,8 @@ class NameResolution:
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self._function_arity(call, name)
             else:
+                if name not in _TAKE_NULLS:
+                    self._no_null(args, f"`{call.name}` of a null is null", _COALESCE)
                 return expanded(s.FunctionCall(name, args, call.span), self._fail)
         elif name in HIDDEN and not name.isidentifier():
             pass  # a comparison in a condition

@@ -19,9 +19,10 @@ from itertools import count
 from math import inf
 from typing import Any
 
+from gdatalog.decimals import DECIMALS, LIMIT
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import UNLESS_NULL, signature_of
+from gdatalog.plan.functions import STATISTICS, UNLESS_NULL, type_of_result
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
@@ -38,7 +39,7 @@ Lifted = tuple[Any, Exprs]
 
 _LEAST: dict[TypeName, Value] = {
     "int": INT_MIN, "float": -inf, "bool": False, "symbol": "", "timestamp": INT_MIN,
-    "date": FIRST_DAY, "duration": INT_MIN,
+    "date": FIRST_DAY, "duration": INT_MIN, **dict.fromkeys(DECIMALS, 1 - LIMIT),
 }  # fmt: skip
 
 
@@ -161,7 +162,7 @@ class NullRule:
     def _ordered(self, call: s.HeadAggregate) -> bool:
         """Whether a function that depends on an order may be null."""
         targets = call.targets
-        if call.kind in ("lag", "lead"):
+        if call.kind in ("lag", "lead") or call.kind in STATISTICS:
             return any(self._lift(each, self.known)[1] for each in targets[:2])
         return False
 
@@ -184,9 +185,10 @@ class NullRule:
         items = self._atoms(items, known, tested)
         bound = known
         known = dict(bound)
-        defined, _ = self._bind(items, known)
+        defined, owned = self._bind(items, known)
+        narrowed = self._narrowed(items, known, owned)
         for name, null in bound.items():
-            if null and not known[name]:  # as all alternatives of a group test
+            if null and not narrowed[name]:  # as all alternatives of a group test
                 tested[s.Var(name, self.own.span)] = None
         for item in items:
             for cond in self._needs(item, known, item in defined):
@@ -431,6 +433,14 @@ class NullRule:
                 return expr, (expr,)
             case s.FunctionCall("coalesce", args):
                 return self._first([self._lift(arg, known) for arg in args], expr)
+            case s.FunctionCall("if", (test, *values)):
+                return self._choice(self._lift(test, known), values, known, expr)
+            case s.FunctionCall("=" | "!=", (s.Null() as null, side) | (side, s.Null() as null)):
+                return replace(expr, args=(self._whole(self._lift(side, known)), null)), ()
+            case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">="):  # a condition of `if`
+                parts = [self._lift(part, known) for part in expr.args]
+                conds = tuple(dict.fromkeys(cond for _, own in parts for cond in own))
+                return self._holds((replace(expr, args=tuple([e for e, _ in parts])), conds)), ()
             case s.FunctionCall() | s.Chain():
                 parts = [self._lift(part, known) for part in w.children(expr)]
                 conds = dict.fromkeys(cond for _, own in parts for cond in own)
@@ -440,6 +450,27 @@ class NullRule:
             case s.Aggregate():
                 return self._aggregate(expr, known)
         return expr, ()
+
+    def _choice(
+        self, test: Lifted, values: Sequence[s.Expr], known: Known, call: s.FunctionCall
+    ) -> Lifted:
+        """`if`: a test that is null does not hold."""
+        condition = self._holds(test)
+        lifted = [self._lift(value, known) for value in values]
+        parts = [self._whole(each) for each in lifted]
+        if not any(conds for _, conds in lifted):
+            return replace(call, args=(condition, *parts)), ()
+        # Both are keys, also a variable's: a null has no value.
+        parts = [s.FunctionCall(UNLESS_NULL, (part, part), call.span) for part in parts]
+        found = replace(call, args=(condition, *parts))
+        return found, (found,)
+
+    def _holds(self, test: Lifted) -> Any:
+        """A condition that does not hold where it is null."""
+        if not test[1]:
+            return test[0]
+        no, span = s.Const("bool", False), test[0].span
+        return s.FunctionCall("coalesce", (self._whole(test), no), span)
 
     def _first(self, args: Sequence[Lifted], call: s.FunctionCall) -> Lifted:
         """`coalesce` of these."""
@@ -468,13 +499,13 @@ class NullRule:
                 kind = self._type(first)
                 for op, operand in rest:
                     kinds = [kind, self._type(operand)]
-                    kind = signature_of(op, kinds).result_of(kinds)
+                    kind = type_of_result(op, kinds)
                 return kind
             case s.FunctionCall(name, args):
                 kinds = list(map(self._type, args))
                 if name == UNLESS_NULL:
                     return kinds[0]
-                return signature_of(name, kinds).result_of(kinds)
+                return type_of_result(name, kinds, getattr(args[-1], "value", None))
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets):
                 fixed: dict[str, TypeName] = {
                     "count": "int", "count_distinct": "int", "mean": "float",
@@ -483,8 +514,8 @@ class NullRule:
         found: TypeName = expr.type
         return found
 
-    def _fresh(self, kind: TypeName, at: Any) -> s.Var:
-        var = s.Var(f"~n{next(self._numbers)}", at.span)
+    def _fresh(self, kind: TypeName, at: Any, name: str = "v") -> s.Var:
+        var = s.Var(f"{name}~n{next(self._numbers)}", at.span)
         self.types[var.name] = kind
         return var
 
@@ -519,16 +550,15 @@ class NullRule:
         if kind == "sum":
             none = s.Const(of_type, 0.0 if of_type == "float" else 0, span)
             return of(kind, call("coalesce", value, none)), ()
-        least = of("min", value)
         if kind == "max":
             lowest = s.Const(of_type, _LEAST[of_type], span)
-            return of(kind, call("coalesce", value, lowest)), (least,)
+            return of(kind, call("coalesce", value, lowest)), (of("min", value),)
         if kind == "mean":
             real = targets[0][0] if of_type == "float" else call("to_float", targets[0][0])
             none = s.Const("float", 0.0, span)
             total = of("sum", call("coalesce", call(UNLESS_NULL, real, *conds), none))
             there = call("coalesce", call(UNLESS_NULL, one, *conds), zero)
-            return call("/", total, call("to_float", of("sum", there))), (least,)
+            return call("/", total, call("to_float", of("sum", there))), (of("min", value),)
         found = of(kind, value)
         return found, (found,)
 
@@ -568,7 +598,7 @@ class NullRule:
         names: dict[str, s.Var] = {}
         for name in w.variables(aggregate):
             if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate)
+                names[name] = self._fresh(self.types[name], aggregate, name)
 
         def renamed(node: Any) -> Any:
             if isinstance(node, s.Var):

@@ -36,6 +36,7 @@ from gdatalog.planner.check.walk import (
     count_variables,
     disjunction,
     names_in,
+    no_match_of,
     rebuild,
     variables,
     walk,
@@ -212,11 +213,10 @@ def are_apart(rule: CheckedRule) -> bool:
     groups: list[s.Or] = [] if rule.body is None else _outside(s.Or, rule.body)
     told = {arg.name for arg in rule.head.args if isinstance(arg, s.Var)}
     for group in groups:
-        none = [each for each in conjuncts(group.items[-1]) if type(each) is s.Not]
-        (found,) = [each for each in none if each.optional] or [None]
-        if found is None or len(group.items) > 2:
+        none = no_match_of(group)
+        if none is None or len(group.items) > 2:
             return False
-        inside = count_variables([found])
+        inside = count_variables([none])
         if any(name not in told for name in inside if inside[name] < rule.uses[name]):
             return False
     return True

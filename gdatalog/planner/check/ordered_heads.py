@@ -328,7 +328,7 @@ class HeadSplit:
 
 
 def _is_given(expr: s.Expr) -> bool:
-    return isinstance(expr, s.Const | s.Param)
+    return isinstance(expr, s.Const | s.Null | s.Param)
 
 
 def _keys(call: Call) -> tuple[tuple[str, s.Expr], ...]:

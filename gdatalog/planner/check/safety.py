@@ -19,6 +19,7 @@ from gdatalog.planner.check.walk import (
     children,
     conjuncts,
     count_variables,
+    no_match_of,
     variables,
 )
 from gdatalog.planner.check.wording import as_rule, nearest, own_name, show, text_of
@@ -178,6 +179,8 @@ class _Check:
     def _hint_of(self, literal: s.Literal, name: str, shown: str, bound: Names) -> str | None:
         """How this literal, which contains the variable, comes close to binding it."""
         match literal:
+            case s.Or() if no_match_of(literal) is not None:
+                return f"bind it by an atom within the braces of {show(literal)}, or before it"
             case s.Or(items):
                 for item in items:
                     if name not in bound_by(item, bound, self.rule.types):

@@ -162,6 +162,14 @@ def branching(literal: s.Literal | None) -> s.Or | None:
             return None
 
 
+def no_match_of(group: s.Or) -> s.Not | None:
+    """What says that an optional body has no match, if the alternatives are of one."""
+    for item in conjuncts(group.items[-1]):
+        if isinstance(item, s.Not) and item.optional:
+            return item
+    return None
+
+
 def contains_head_aggregate(node: Node) -> bool:
     return type(node) not in LEAVES and bool(all_of(s.HeadAggregate, node))
 

@@ -18,7 +18,8 @@ def text_of(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
     if node.span.source is NOWHERE.source:
         return show(node).strip("`")
     text = " ".join(node.span.text.split())
-    return f"({text})" if isinstance(node, s.Or) else text
+    bare = not isinstance(node, s.Or) or text.startswith("optional")
+    return text if bare else f"({text})"
 
 
 def as_rule(head: str, items: Iterable[str]) -> str:
