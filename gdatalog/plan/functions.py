@@ -45,7 +45,7 @@ class Signature:
             param = self.param(at)
             if isinstance(param, tuple) and param[0] == self.result:
                 return kind
-        return self.result  # type: ignore[return-value]  # no letter
+        return self.result
 
     def fits(self, kinds: Sequence[str]) -> bool:
         """Whether it takes arguments of these types."""

@@ -73,8 +73,8 @@ def _rescaled(expr: Expr, scale: int, span: Span) -> Expr:
 
 def _decimal(expr: Expr, digits: Expr, span: Span) -> Expr:
     """`to_decimal(x, 2)`."""
-    assert isinstance(digits, Constant)
-    scale = int(digits.value)
+    assert isinstance(digits, Constant) and isinstance(digits.value, int)
+    scale = digits.value
     if expr.type in ("float", "symbol"):
         how = digits if expr.type == "symbol" else Constant(10**scale, "int")
         return Apply("to_decimal", (expr, how), decimal_type(scale), span)

@@ -151,9 +151,9 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     if isinstance(column, NullableColumn):
         whole = _pandas_column(kind, column.values, True)
         if kind == "date" or scale_of(kind):
-            found: Array = whole.to_numpy(copy=True)
-            found[column.missing] = None
-            return pd.Series(found, dtype=object)
+            objects: Array = whole.to_numpy(copy=True)
+            objects[column.missing] = None
+            return pd.Series(objects, dtype=object)
         own: Any = _NULLABLE.get(kind)
         return (whole if own is None else whole.astype(own)).mask(column.missing)
     if isinstance(column, TextColumn):
