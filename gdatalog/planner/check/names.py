@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from gdatalog.decimals import scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
@@ -420,6 +421,8 @@ class NameResolution:
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
+                elif scale_of(self.catalog.types[type_name]):
+                    self.catalog.decimals = True
                 return s.Cast(self._expr(operand), type_name, expr.span)
             case s.Aggregate():
                 if self.nested:
@@ -452,6 +455,7 @@ class NameResolution:
         if name in ("min", "max") and len(args) == 1:
             self._not_here(call)
         elif name in FUNCTIONS:
+            self.catalog.decimals |= name == "to_decimal"
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self.errors.append(wrong_number(call, name))
             else:
