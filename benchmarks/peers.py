@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.columns import Columns
-from benchmarks.sides import THREADS, digest, graph_of
+from benchmarks.sides import THREADS, digest, digest_of, graph_of
 
 PACKAGES = ("duckdb", "networkit", "igraph", "kuzu", "scipy")
 
@@ -69,7 +69,7 @@ class DuckDB:
         return int(state.execute(self.sql).fetchone()[0])
 
     def value(self, answer: Any) -> Any:
-        return digest([column.to_numpy() for column in answer.columns]) if self.arrow else answer
+        return digest_of(answer) if self.arrow else answer
 
 
 @dataclass(frozen=True, slots=True)

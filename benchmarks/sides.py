@@ -60,7 +60,7 @@ class Gdatalog:
         return result.to_arrow() if self.arrow else int(result.fetchall()[0][0])
 
     def value(self, answer: Any) -> Any:
-        return digest([column.to_numpy() for column in answer.columns]) if self.arrow else answer
+        return digest_of(answer) if self.arrow else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,11 @@ class Loop:
 
     def value(self, answer: Any) -> Any:
         return int(answer)
+
+
+def digest_of(table: Any) -> str:
+    """The digest of an Arrow table of ints that are not negative; a null counts as -1."""
+    return digest([column.fill_null(-1).to_numpy() for column in table.columns])
 
 
 def digest(columns: list[Any]) -> str:

@@ -1,7 +1,8 @@
 """Counts over a social network: chains, stars, triangles and two hops over many relations.
 
 Modelled on the nine queries of LSQB, the labelled subgraph query benchmark, over generated data.
-All are counts of all bindings, so that joining is all there is to do.
+All are counts of all bindings, so that joining is all there is to do. Beside them are optional
+matches, which DuckDB finds by left joins: their count, their groups, and their rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Work:
     what: str
     rule: str
     sql: str
+    listed: bool = False  # the answer are rows
 
 
 CHAIN = Work(
@@ -95,6 +97,27 @@ STRANGERS = Work(
     "n(count()) <- knows(p, q), knows(q, r), interest(r, _), p != r, !knows(p, r).",
     """select count(*) from knows x join knows y on x.b = y.a join interest on person = y.b
         left join knows z on z.a = x.a and z.b = y.b where x.a != y.b and z.a is null""",
+)
+_FANS = """message left join (select * from likes join person using (person)) fans
+        using (message)"""
+OPTIONAL = (
+    Work(
+        "messages and who likes them, if anybody",
+        "n(count()) <- message(m, _), optional { likes(p, m), person(p, _) }.",
+        f"select count(*) from {_FANS}",
+    ),
+    Work(
+        "messages and how many like them, or none",
+        "n(m, count()) <- message(m, _), optional { likes(p, m), person(p, _) }.",
+        f"select message, count(*) from {_FANS} group by message",
+        listed=True,
+    ),
+    Work(
+        "rows of messages and who likes them, if anybody",
+        "r(m, p, c) <- message(m, _), optional { likes(p, m), person(p, c) }.",
+        f"select message, person, city from {_FANS}",
+        listed=True,
+    ),
 )
 WORKS = (CHAIN, REPLIES, TRIANGLES, STARS, TAGS, HOPS, OUTER, NEW_TAGS, STRANGERS)
 
@@ -193,6 +216,7 @@ def _shuffled(table: dict[str, Array], random: np.random.Generator, sparse: bool
 
 def run(setting: Setting) -> Iterator[Case]:
     limits = {rows // 1000 if setting.small else rows: limit for rows, limit in EDGES.items()}
+    yield from _optional(setting, min(limits))
     for edges, limit in limits.items():
         yield from _cases(setting, edges, limit, False)
     yield from _cases(setting, min(limits), None, True)
@@ -217,6 +241,18 @@ def _cases(setting: Setting, edges: int, limit: float | None, sparse: bool) -> I
     if limit is not None and len(wanted) == len(WORKS):
         cases[-1].asks.append(_together(size, total, limit))
     yield from cases
+
+
+def _optional(setting: Setting, edges: int) -> Iterator[Case]:
+    size = f"{short(edges)} rows"
+    for work in OPTIONAL:
+        if setting.wants(f"{work.what}, {size}", 10):
+            data = setting.stored(f"social network, {size}", lambda: network(edges))
+            ours = Gdatalog(work.rule, strategy="auto", arrow=work.listed)
+            sides = [ours, DuckDB(work.sql, arrow=work.listed)]
+            case = setting.race("social network", f"{work.what}, {size}", data, sides)
+            case.asks.append(faster(case, OURS, ["DuckDB"], 1.0))
+            yield case
 
 
 def _together(size: str, total: float, limit: float) -> Ask:

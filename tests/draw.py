@@ -101,30 +101,30 @@ PROFILES = {
         features=TESTS - {"range", "function"} | GROUPS | {"head", "compute"},
         extremes=False,
     ),
+    # Nulls in the data, and what tests and replaces them. The greatest int is the key of a null.
+    "null": Profile(
+        types=("int", "int", "float", "symbol", "bool", "timestamp"),
+        features=ALL | {"null"},
+        extremes=False,
+    ),
+    # Optional bodies, which make more of them.
+    "optional": Profile(
+        types=("int", "int", "symbol"),
+        arities=(1, 2, 2, 3),
+        rows=12,
+        atoms=2,
+        features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
+        extremes=False,
+    ),
 }
 
 
-# Nulls in the data, and what tests and replaces them; and with `optional` what makes more of them.
-NULLS = Profile(
-    types=("int", "int", "float", "symbol", "bool", "timestamp"),
-    features=ALL | {"null"},
-    extremes=False,  # the greatest int is the key of a null
-)
-OPTIONAL = Profile(
-    types=("int", "int", "symbol"),
-    arities=(1, 2, 2, 3),
-    atoms=3,
-    features=TESTS - {"range"} | GROUPS | {"compute", "head", "null", "optional"},
-    extremes=False,
-)
-
-
 def null_programs() -> st.SearchStrategy[Drawn]:
-    return programs(NULLS)
+    return programs(PROFILES["null"])
 
 
 def optional_programs() -> st.SearchStrategy[Drawn]:
-    return programs(OPTIONAL)
+    return programs(PROFILES["optional"])
 
 
 def graph_programs() -> st.SearchStrategy[Drawn]:

@@ -388,7 +388,7 @@ class Body:
             return
         item = Var(self.drawing.pick(sorted(self.scope.types)))
         sides = (item, Null()) if self.drawing.chance(80) else (Null(), item)
-        test: Literal = Compare(sides[0], ((self.drawing.pick(EQUAL), sides[1]),))
+        test: Literal = Compare(sides[0], ((self.drawing.pick(("=", "!=", "!=")), sides[1]),))
         self.items.append(Not(test) if self.drawing.chance(20) else test)
 
     def optionals(self) -> None:

@@ -196,7 +196,8 @@ ORDER = {
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects rest_of_join grouped_rows nest cells labels
+        __init__ join_plan functions function_help conditions effects rest_of_join grouped_rows nest
+        cells labels
         stored slices page_schedule placement schedule
     """,
     "planner": """
@@ -206,9 +207,9 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
-        safety statements cycle_errors strata joined_nulls cautions heads inlining column_names
-        optionals forms names signatures types lattice declarations schemas zones nulls
-        ordered_heads program extending validity
+        safety statements cycle_errors strata joined_nulls cautions heads inlining
+        column_names optionals forms arity names signatures types lattice declarations
+        schemas zones null_values nulls ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

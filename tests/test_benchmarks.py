@@ -145,6 +145,16 @@ def test_rules_and_sql_of_a_network_agree(work: social_network.Work, sparse: boo
         assert ours.answer(db) == expected > 0, way
 
 
+@pytest.mark.parametrize("work", social_network.OPTIONAL, ids=lambda work: work.what)
+def test_optional_matches_agree_with_left_joins(work: social_network.Work) -> None:
+    data = social_network.network(2_000)
+    ours = Gdatalog(work.rule, strategy="auto", arrow=work.listed)
+    peer = DuckDB(work.sql, arrow=work.listed)
+    sides: list[Any] = [ours, peer]
+    found = [side.value(side.answer(side.build(side.load(data)))) for side in sides]
+    assert found[0] == found[1]
+
+
 # ------------------------------------------------------------------------------------- recursion
 
 

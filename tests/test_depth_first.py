@@ -26,6 +26,8 @@ from tests.draw import (
     Drawn,
     aggregate_programs,
     graph_programs,
+    null_programs,
+    optional_programs,
     programs,
     recursive_programs,
     relational_programs,
@@ -112,6 +114,20 @@ def test_aggregate_programs(drawn: Drawn) -> None:
 @share(4)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@share(4)
+@given(null_programs())
+def test_null_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@share(8)
+@given(optional_programs())
+def test_optional_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 

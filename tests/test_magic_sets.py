@@ -210,6 +210,13 @@ def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
+@pytest.mark.drawn
+@share(4)
+@given(numbers("optional"))
+def test_optional_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
 # --------------------------------------------------------------------------------- shapes
 
 PATH = "path(x, z) <- E(x, z) ; path(x, y), E(y, z).\n"

@@ -59,7 +59,7 @@ def rewritten(first: str = SHARED, low: str = "0", last: str = ADDED, after: str
 
 @pytest.mark.parametrize(("low", "keys"), [("0", ", v2, buffer0, k0"), ("l0", "")])
 def test_lanes_take_the_turns(low: str, keys: str) -> None:
-    """The own values of a list that begins where its array does are sought in far longer ones."""
+    """The own values of a list that begins where its array does are looked up in longer ones."""
     expected = ast.unparse(ast.parse(dedent(REWRITTEN.format(low=low, keys=keys))))
     assert rewritten(low=low) == expected
 

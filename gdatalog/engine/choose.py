@@ -80,8 +80,11 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     if nest.settings.strategy == "levelwise":
         return ExecutorChoice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
-    narrow = not generates(nest.join) or nest.settings.scans == "always"
-    if nest.join.scan is not None and nest.settings.strategy == "auto" and narrow:
+    if (
+        nest.join.scan is not None
+        and nest.settings.strategy == "auto"
+        and (nest.settings.scans == "always" or not generates(nest.join))
+    ):
         return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.

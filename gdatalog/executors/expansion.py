@@ -73,13 +73,11 @@ class FrontierExpansion(FrontierLists):
     ) -> Iterator[Frontier]:
         """Yields the frontier times the values of the step's variable that pass the tests, in
         pieces. `ahead`: the rows need not be counted yet."""
+        if self.frontier.most == 1 and not tests and not step.cuts and self._only_roots(step):
+            yield from self._all_roots(step, self.roots(step)[0].values)
+            return
         once = self._shared(step, tests)
         choices, tests = (self.choices(step), tests) if once is None else ([once], ())
-        roots = choices[0]
-        one = self.frontier.most == 1 and not tests
-        if one and isinstance(roots, ListEntries) and roots.source == ROOTS and roots.size:
-            yield from self._all_roots(step, roots.values)
-            return
         fused = self._fused(step, choices, tests, "expand")
         if fused is not None:
             yield from self._expand_fused(step, *fused, ahead and self._has_nodes(step))
@@ -176,6 +174,9 @@ class FrontierExpansion(FrontierLists):
                 counts[rows] = mine
         return counts
 
+    def _only_roots(self, step: Join) -> bool:
+        return step.reuse is None and all(part.depth == 0 for part in step.participants)
+
     def _all_roots(self, step: Join, values: Array) -> Iterator[Frontier]:
         """The one row of the frontier, times all values of the roots."""
         xp, frontier = self.ops.xp, self.frontier
@@ -192,17 +193,24 @@ class FrontierExpansion(FrontierLists):
             child.distinct = True
             return child
 
-        for _, _, skip, _, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+        limits, count = self.walk.limits, len(values)
+        for skip in range(0, count, limits.chunk):
+            size = min(limits.chunk, count - skip)
+            limits.look(size)
             if skip:
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None and not wanted[0]:
                     return
-                if self._deeper is not None and self._deeper(1, child_of(skip, len(values))):
-                    self.tried += len(values) - skip
+                if self._deeper is not None and self._deeper(1, child_of(skip, count)):
+                    self.tried += count - skip
                     return
             self.tried += size
-            yield child_of(skip, skip + size)
+            if size == count:
+                yield child_of(0, count)
+                return
+            with limits.watch.innermost.within(skip / count, (skip + size) / count):
+                yield child_of(skip, skip + size)
 
     def _handed(self, frontier: Frontier, first: int | None) -> bool:
         """Whether the rows from this one on (None: within a list) have run deeper."""
@@ -257,6 +265,7 @@ class FrontierExpansion(FrontierLists):
             found = level.expand(start, limits.chunk, ahead)
             child = Frontier(len(found.values), frontier, found.rows, {step.variable: found.values})
             child.level, child.whole, child.ahead = step.variable, found.whole, found.ahead
+            child.within = level.within
             self._add_nodes(step, child, {sources[n]: at for n, at in found.places.items()})
             if found.ahead is not None:
                 yield child

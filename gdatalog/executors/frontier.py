@@ -39,6 +39,8 @@ class Frontier:
     level: str | None = None  # the variable whose lists this frontier is
     whole: bool = True  # whether those lists are whole: no chunk cuts one
     distinct: bool = False  # whether all rows have different nodes in its columns
+    # Levels of tries in which each parent row has a list of its own, with all its values here.
+    within: Sequence[TrieLevel] = ()
     ahead: RowsAhead | None = None
     # The variables whose values the next level's kernel seeks in roots, by the number of the trie.
     sought: dict[int, str] = field(default_factory=dict)

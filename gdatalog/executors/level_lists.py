@@ -85,9 +85,12 @@ class FrontierLists:
                     starts, lengths = self.ops.ranges(level, frontier.column(part.trie), bounds)
                 choices.append(ListEntries(level.values, starts, lengths, source=place))
             else:
-                distinct = frontier.distinct and part.trie in frontier.columns
-                nodes = self._nodes(part.trie, frontier)
-                choices.append(ListRanges(level, nodes, bounds, place, distinct))
+                nodes, above, times = self._nodes(part.trie, frontier), frontier.parent, 0
+                if frontier.distinct and part.trie in frontier.columns:
+                    times = 1
+                elif above is not None and above.distinct and part.trie in above.columns:
+                    times = 2 if any(level is one for one in frontier.within) else 0
+                choices.append(ListRanges(level, nodes, bounds, place, times))
         if not choices:
             choices.append(self._root_lists(step))
         return choices

@@ -53,10 +53,12 @@ class RowsOfKernel(Protocol):
 class LevelKernel(Protocol):
     """A level that a device expands by one kernel: from the shortest list of each row, as
     `intersect_lists` does from given ones. `total`: how many entries these lists have, known after
-    a call; `tried`: how many of them were looked at."""
+    a call; `tried`: how many of them were looked at; `within`: the levels of tries in which each
+    row has a list of its own."""
 
     total: int
     tried: int
+    within: Sequence[TrieLevel]
 
     def expand(self, start: int, room: int, ahead: bool, /) -> RowsOfKernel:
         """The rows from entry `start` on, at most `room`; `ahead`: the host need not wait for their

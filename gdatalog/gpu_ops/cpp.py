@@ -50,7 +50,7 @@ STATE = {
     "add_local": "add_local({0}, {1}, {2}, work.trouble)",
     "add_checked": "add_checked({0}, {1}, work.trouble)",
     "hold_list": "hold_list(t, held, held_now, read_only({0}), {1}, {2})",
-    "has_held": "({0} != 0 ? holds_key(held, {4}) : has({1}, {2}, {3}, {4}))",
+    "has_held": "({0} != 0 ? holds_key(held, held_now, {4}) : has({1}, {2}, {3}, {4}))",
     "put": "{0}[{1}] = {2}",
 }
 OPERATORS = {

@@ -25,6 +25,7 @@ from gdatalog.storage.trie import (
     ListRanges,
     ListRuns,
     Lookup,
+    TrieLevel,
     ValueTests,
 )
 
@@ -134,12 +135,15 @@ class FusedLevel:
         self._value = np.result_type(*(one.values.dtype for one in lists))
         sizes = []
         for one in lists:
-            if isinstance(one, ListRanges):
+            if isinstance(one, ListEntries):
+                sizes += [] if one.size is None else [one.size]
+            elif isinstance(one, ListRanges):
                 sizes.append(rows * one.level.longest)
-                sizes += [len(one.level)] * one.distinct
-            elif isinstance(one, ListEntries) and one.size is not None:
-                sizes.append(one.size)
+                if one.times:
+                    sizes.append(len(one.level) if one.times == 1 else one.level.squares)
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
+        ranges = [one for one in lists if isinstance(one, ListRanges)]
+        self.within: Sequence[TrieLevel] = [one.level for one in ranges if one.times == 1]
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin

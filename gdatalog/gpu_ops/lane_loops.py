@@ -158,6 +158,8 @@ class LaneLoops(CodeEmitter):
         function = f"{called(counted.call)}_of_each"
         if more:
             function += f"<{more.pop()}>"
+        if self._short:
+            alo, ahi, blo, bhi = (f"(i32){end}" for end in (alo, ahi, blo, bhi))
         lists = [f"read_only({va})", alo, ahi, f"read_only({vb})", blo, bhi, *more]
         if held:
             function, lists = "count_common_held", [*lists, "held", "held_now"]

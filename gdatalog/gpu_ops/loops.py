@@ -24,7 +24,8 @@ from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
-RESIDENT = 8  # blocks of a multiprocessor that lanes with entries of their own are compiled for
+# Blocks of a multiprocessor that loops of entries are compiled for, and those that hold lists.
+RESIDENT, HOLDING = 8, 10
 _RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.
@@ -69,7 +70,7 @@ _HOLDS = (
     f"    SHARED(i32, all_held, HELD_SLOTS * ({THREADS} / LANES));",
     "    const i64 own_held = (i64)HELD_SLOTS * (thread_of_block() / LANES);",
     "    const auto held = slice(all_held, own_held, HELD_SLOTS);",
-    "    Held<i64> held_now = {0, 0};",
+    "    Held held_now = {0, 0, 0};",
 )
 
 _FINISH = """\
@@ -177,7 +178,8 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
     # Loops of short turns wait for loads: more warps are worth more than all registers.
-    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {RESIDENT})\n"
+    resident = HOLDING if turned else RESIDENT
+    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n"
     lines = [
         bounds * translation.entries + '#include "hashing.cuh"\n' * hashed,
         _HEAD + '#include "teams.cuh"\n' * bool(team),

@@ -86,6 +86,12 @@ class TrieLevel:
         return int(lengths.max()) if len(lengths) else 0
 
     @cached_property
+    def squares(self) -> int:
+        """The sum of the squares of the lists' lengths: how many pairs of values of one list."""
+        lengths = self.xp.diff(self.offsets).astype(self.xp.int64)
+        return int((lengths * lengths).sum())
+
+    @cached_property
     def usual(self) -> float:
         """The mean length of the list of a value: long lists have more values."""
         lengths = self.xp.diff(self.offsets).astype(self.xp.float64)
@@ -313,14 +319,15 @@ class ListEntries(NamedTuple):
 
 class ListRanges(NamedTuple):
     """The lists of the rows' parents, one for each row, within bounds: (operator, bounds). Where
-    each begins and ends has not been looked up yet. `source`: as in `ListEntries`. `distinct`: no
-    two rows have the same parent. Bounds are arrays, or `Through` others; parents also `Sought`."""
+    each begins and ends has not been looked up yet. `source`: as in `ListEntries`. `times`: 1 if no
+    two rows have the same parent, 2 if no more than its list has values; 0: unknown. Bounds are
+    arrays, or `Through` others; parents also `Sought`."""
 
     level: TrieLevel
     parents: Any
     cuts: ValueTests
     source: int
-    distinct: bool = False
+    times: int = 0
 
     @property
     def values(self) -> Array:

@@ -85,12 +85,12 @@ KERNEL(held_32)(ARRAY(const i32) va, ARRAY(const i32) vb, ARRAY(const i64) cases
     SHARED(i32, all_held, HELD_SLOTS * (64 / 32));
     const i64 lanes = threads_of_grid() / tiles_of_grid<32>();
     const auto held = slice(all_held, thread_of_block() / lanes * HELD_SLOTS, HELD_SLOTS);
-    Held<i64> now = {0, 0};
+    Held now = {0, 0, 0};
     for (i64 c = tile_of_grid<32>() * lanes; c < count; c += threads_of_grid()) {
         const bool yes = c + t.rank < count && (c + t.rank) % 5 != 4;
         const auto at = slice(cases, 4 * (yes ? c + t.rank : c), 4);
-        const i64 n = count_common_held(t, yes, va, at[0], at[1], vb, at[2],
-                                        at[3], held, now);
+        const i64 n = count_common_held(t, yes, va, (i32)at[0], (i32)at[1], vb, (i32)at[2],
+                                        (i32)at[3], held, now);
         const i64 all = sum(t, n);
         if (t.rank == 0) found[c / lanes] = all;
     }

@@ -83,8 +83,9 @@ DEVICE P each_common_of_each(Tile<N> t, bool yes, Array<const A> va, P alo, P ah
     }
     const SpreadOf<P> all = spread_out(t, first, last, yes && !far);
     const P begin = from_rank(t, all.end, t.rank > 0 ? t.rank - 1 : 0);
-    P before = t.rank > 0 ? begin : 0;  // where this lane's values begin, and end
-    P after = all.end;
+    // Where this lane's values begin, and end: in 64 bits, because with 32 the assembler of CUDA 13.0
+    // makes wrong masks below.
+    i64 before = t.rank > 0 ? begin : 0, after = all.end;
     for (P at = 0; at < all.total; at += N) {
         const P place = at + t.rank;
         const int owner = owner_of(t, all, place);
@@ -121,37 +122,54 @@ DEVICE P count_common_of_each(Tile<N> t, bool yes, Array<const A> va, P alo, P a
 // value of another list then costs a probe, where a search would cost as many as the list's length
 // has bits.
 
-constexpr int HELD_BITS = 10;
-constexpr int HELD_SLOTS = 1 << HELD_BITS;  // slots of a tile's table, at most half of them used
-constexpr i32 NOT_HELD = -1;          // of an empty slot; lists of negative values are not held
-// A list is held if lanes have so many values for each of its own, or if it is held already.
-constexpr int PAYS = 2;
-// Lists that are so many times longer than a held one do not meet it; its values are searched in them.
+// The slots of a tile's table: as many as a short list needs are used, at most half of all.
+constexpr int HELD_BITS = 10, HELD_SLOTS = 1 << HELD_BITS, LEAST_SLOTS = 64;
+constexpr i32 NOT_HELD = -1;  // of an empty slot: lists of negative values are not held
+// A list is held if lanes have so many values to look up in it, and so many for each of its own.
+constexpr int PAYS = 32, PAYS_EACH = 2;
+// Lists that are so many times longer than another do not meet it held: its values are looked up in
+// them.
 constexpr int FAR_LONGER = 16;
+constexpr i64 LEAST_HELD = 4;  // in shorter lists, a search is as fast
 
-constexpr i64 LEAST_HELD = 4;  // in shorter lists a search is as fast
+// The list that a tile holds, and the bits of a hash that are not of its slot.
+struct Held {
+    i64 lo, hi;
+    int shift;
+};
 
-DEVICE u32 slot_of(i32 key) { return ((u32)key * 0x9E3779B1u) >> (32 - HELD_BITS); }
+DEVICE u32 slot_of(const Held& now, i32 key) { return ((u32)key * 0x9E3779B1u) >> now.shift; }
+DEVICE u32 slot_after(const Held& now, u32 slot) { return (slot + 1) & (0xFFFFFFFFu >> now.shift); }
 
-template <int N, class P, class H>
-DEVICE void hold(Tile<N> t, H held, Array<const i32> values, P lo, P hi) {
+DEVICE bool fits_held(Array<const i32> values, i64 lo, i64 hi) {
+    return hi - lo >= LEAST_HELD && hi - lo <= HELD_SLOTS / 2 && +values[lo] >= 0;
+}
+
+template <int N, class H>
+DEVICE void hold(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
+    int slots = HELD_SLOTS;
+    now.lo = lo;
+    now.hi = hi;
+    for (now.shift = 32 - HELD_BITS; slots > LEAST_SLOTS && slots >= 8 * (hi - lo); slots /= 2) {
+        now.shift++;
+    }
     sync(t);  // all lanes have finished reading
-    for (int at = t.rank; at < HELD_SLOTS; at += N) held[at] = NOT_HELD;
+    for (int at = t.rank; at < slots; at += N) held[at] = NOT_HELD;
     sync(t);
-    for (P at = lo + t.rank; at < hi; at += N) {
+    for (i64 at = lo + t.rank; at < hi; at += N) {
         const i32 key = +values[at];
-        u32 slot = slot_of(key);
-        while (atomic_cas(held, slot, NOT_HELD, key) != NOT_HELD) slot = (slot + 1) & (HELD_SLOTS - 1);
+        u32 slot = slot_of(now, key);
+        while (atomic_cas(held, slot, NOT_HELD, key) != NOT_HELD) slot = slot_after(now, slot);
     }
     sync(t);
 }
 
 template <class H>
-DEVICE bool holds(H held, i32 key) {
-    u32 slot = slot_of(key);
+DEVICE bool holds(H held, const Held& now, i32 key) {
+    u32 slot = slot_of(now, key);
     i32 found = held[slot];
     while (found != key && found != NOT_HELD) {
-        slot = (slot + 1) & (HELD_SLOTS - 1);
+        slot = slot_after(now, slot);
         found = held[slot];
     }
     return found == key && key != NOT_HELD;
@@ -159,7 +177,8 @@ DEVICE bool holds(H held, i32 key) {
 
 // How many values of the lists of the lanes with `yes` are held, in all: each lane has a share.
 template <int N, class P, class H>
-DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, H held) {
+DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, H held,
+                      const Held& now) {
     u32 n = 0;
     const bool far = yes && hi - lo >= N / 2;
     for (u32 left = ballot(t, far); left != 0u; left &= left - 1u) {
@@ -169,47 +188,39 @@ DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, 
         u32 at = t.rank;
         for (; at + N < length; at += 2 * N) {
             const i32 one = +list[at], other = +list[at + N];
-            n += (holds(held, one) ? 1u : 0u) + (holds(held, other) ? 1u : 0u);
+            n += (holds(held, now, one) ? 1u : 0u) + (holds(held, now, other) ? 1u : 0u);
         }
-        if (at < length) n += holds(held, +list[at]) ? 1u : 0u;
+        if (at < length) n += holds(held, now, +list[at]) ? 1u : 0u;
     }
     const SpreadOf<P> all = spread_out(t, lo, hi, yes && !far);
     for (P at = 0; at < all.total; at += N) {
         const P place = at + t.rank;
         const int owner = owner_of(t, all, place);
         const P from = from_rank(t, all.origin, owner) + place;
-        if (place < all.total) n += holds(held, +values[from]) ? 1u : 0u;
+        if (place < all.total) n += holds(held, now, +values[from]) ? 1u : 0u;
     }
     return n;
 }
-
-// The list that a tile holds.
-template <class P>
-struct Held {
-    P lo, hi;
-};
 
 // How many values are common to the two lists of each lane with `yes`, in all: each lane has a
 // share. Where the second lists of several lanes are one list, it is held.
 template <int N, class P, class H>
 DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ahi,
-                             Array<const i32> vb, P blo, P bhi, H held, Held<P>& now) {
+                           Array<const i32> vb, P blo, P bhi, H held, Held& now) {
     P n = 0;
     bool left = yes && alo < ahi && blo < bhi;
-    const bool fits = left && bhi - blo <= HELD_SLOTS / 2 && ahi - alo <= FAR_LONGER * (bhi - blo);
-    for (u32 todo = ballot(t, fits); todo != 0u;) {
+    const bool meets = left && ahi - alo <= FAR_LONGER * (bhi - blo);
+    for (u32 todo = ballot(t, meets); todo != 0u;) {
         const int owner = lowest_bit(todo);
         const P lo = from_rank(t, blo, owner), hi = from_rank(t, bhi, owner);
-        const bool same = fits && blo == lo && bhi == hi;
+        const bool same = meets && blo == lo && bhi == hi;
         todo &= ~ballot(t, same);
         if (now.lo != lo || now.hi != hi) {
-            const P values = sum(t, same ? ahi - alo : 0);
-            if (values < PAYS * (hi - lo) + HELD_SLOTS / 8 || +vb[lo] < 0) continue;
-            hold(t, held, vb, lo, hi);
-            now.lo = lo;
-            now.hi = hi;
+            const u32 values = sum(t, same ? (u32)(ahi - alo) : 0u);
+            if (values < PAYS + PAYS_EACH * (u32)(hi - lo) || !fits_held(vb, lo, hi)) continue;
+            hold(t, held, now, vb, lo, hi);
         }
-        n += count_held(t, same, va, alo, ahi, held);
+        n += count_held(t, same, va, alo, ahi, held, now);
         left = left && !same;
     }
     if (any(t, left)) n += count_common_of_each(t, left, va, alo, ahi, vb, blo, bhi);
@@ -218,17 +229,17 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
 
 // Holds a list that the loops have found, if it fits; returns whether it is held.
 template <int N, class H>
-DEVICE i64 hold_list(Tile<N> t, H held, Held<i64>& now, Array<const i32> values, i64 lo, i64 hi) {
-    if (hi - lo < LEAST_HELD || hi - lo > HELD_SLOTS / 2 || +values[lo] < 0) return 0;
-    hold(t, held, values, lo, hi);
-    now.lo = now.hi = 0;
+DEVICE i64 hold_list(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
+    if (!fits_held(values, lo, hi)) return 0;
+    hold(t, held, now, values, lo, hi);
+    now.hi = now.lo;  // the same place may have another list later
     return 1;
 }
 template <int N, class H>
-DEVICE i64 hold_list(Tile<N> t, H held, Held<i64>& now, Array<const i64> values, i64 lo, i64 hi) {
+DEVICE i64 hold_list(Tile<N>, H, Held&, Array<const i64>, i64, i64) {
     return 0;
 }
 template <class H>
-DEVICE bool holds_key(H held, i64 key) {
-    return key == (i64)(i32)key && holds(held, (i32)key);
+DEVICE bool holds_key(H held, const Held& now, i64 key) {
+    return key == (i64)(i32)key && holds(held, now, (i32)key);
 }

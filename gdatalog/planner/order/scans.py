@@ -68,7 +68,10 @@ def _copied(
     """The atom of the largest relation, if the head has all its columns, so that an index of it
     would cost more than the answer; each other atom, of other relations, shares a variable. No test
     cuts a range of it."""
-    if not atoms or not all(isinstance(item, (n.NotItem, n.Equation)) for item in rest):
+    for item in rest:
+        if not isinstance(item, (n.NotItem, n.Equation)):
+            return None
+    if not atoms:
         return None
     largest = max(atoms, key=lambda atom: (sizes(atom.relation, atom.version).rows, len(atom.args)))
     names = {arg.name for arg in largest.args if isinstance(arg, p.Slot)}

@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 STATEMENTS = """\
 e(1, 2).                     adds a fact
 p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
+p(x, y) <- e(x, _), optional f(x, y).  y is null where nothing matches
 ?- p(x).   or just   p(x).   queries
 .decl .input .output         and the other directives work too"""
 
