@@ -261,15 +261,15 @@ class NameResolution:
         if broken or atom.name in self.catalog.relations:
             if not broken:
                 if atom.columns:
-                    before = len(self.errors)
                     atom = self.columns.placed(atom, self.errors)
-                    if len(self.errors) > before:
+                    if atom.columns:  # an error
                         return atom
                 if self.catalog.relations[atom.name].arity != len(atom.args):
                     self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
-            self._nulls_fit(atom)
+            if not broken:
+                self._nulls_fit(atom)
             return self._with_null_tests(atom)
         callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
         if callable_ and atom.columns:
