@@ -43,6 +43,7 @@ from gdatalog.planner.check.forms import expanded
 from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
+    Node,
     all_of,
     children,
     conjunction,
@@ -322,9 +323,10 @@ class NameResolution:
     def _nulls_fit(self, atom: s.Atom) -> None:
         """Errors for nulls in columns without them."""
         schema = self.catalog.relations[atom.name].schema
-        for at, arg in enumerate(atom.args):
-            known = schema is not None and at < schema.arity
-            if known and isinstance(arg, s.Null) and not (schema.nullable and schema.nullable[at]):
+        if schema is None:
+            return
+        for at, arg in enumerate(atom.args[: schema.arity]):
+            if isinstance(arg, s.Null) and not (schema.nullable and schema.nullable[at]):
                 column = schema.columns[at]
                 message = f"the column `{column}` of `{atom.name}` has no nulls"
                 hint = f"`{column}: {schema.types[at]}?` in a `.decl` lets it have some"
@@ -435,7 +437,7 @@ class NameResolution:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
 
-    def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
+    def _no_null(self, exprs: Sequence[Node], message: str, hint: str) -> None:
         """An error for a `null` where only a value makes sense."""
         for expr in exprs:
             if isinstance(expr, s.Null):
