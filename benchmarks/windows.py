@@ -7,6 +7,7 @@ that binds the second time is cut, on both sides: no pair is looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from benchmarks.peers import DuckDB
 from benchmarks.records import Case, at_most, faster
 from benchmarks.setting import Setting
 from benchmarks.sides import Gdatalog
+from benchmarks.worker import Side
 
 OURS = "ours"
 PAYMENTS = {1_000_000: None, 10_000_000: 1.0}  # and the seconds within which they are counted
@@ -41,8 +43,8 @@ def run(setting: Setting) -> Iterator[Case]:
         what = f"pairs of payments within seven days, {short(many)} payments"
         if not setting.wants(what, 30 * rows / 1e6):
             continue
-        data = setting.stored(f"payments {many}", lambda many=many: payments(many))
-        sides = [Gdatalog(PAIRS, strategy="auto"), DuckDB(SQL)]
+        data = setting.stored(f"payments {many}", partial(payments, many))
+        sides: list[Side] = [Gdatalog(PAIRS, strategy="auto"), DuckDB(SQL)]
         case = setting.race("windows", what, data, sides)
         case.asks.append(faster(case, OURS, ["DuckDB"], 1))
         figure = case.figure(OURS)

@@ -99,12 +99,19 @@ class Conversions:
 
     def to_cupy(self, *, codes: bool = False) -> dict[str, Any]:
         """The columns as CuPy arrays, by their names: int64, float64, bool; nanoseconds since 1970
-        for timestamps, since CuPy has no type for them. The same arrays each time.
+        for timestamps, since CuPy has no type for them. Nulls are NaN among floats, and an error
+        elsewhere. The same arrays each time.
 
         Answers of a GPU do not pass through the host; the arrays' `__cuda_array_interface__` and
         DLPack share them without a copy. CuPy has no strings: with `codes`, a column of symbols
         holds the positions of its texts in `categories`.
         """
+        for name, kind, null in zip(
+            self.columns, self.dtypes, self._relation.nullable, strict=False
+        ):
+            if null and kind != "float":
+                message = f"the column {name!r} may hold nulls, and CuPy has no arrays with nulls"
+                raise DeviceError(message, hint="ask for `x != null`, or for coalesce(x, 0)")
         texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
         if texts and not codes:
             message = f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts"
@@ -145,7 +152,7 @@ class Conversions:
         """
         far = self._far
         if far is not None:
-            shape = TypedColumns(self.columns, self._relation.types)
+            shape = TypedColumns(self.columns, self._relation.types, self._relation.nullable)
             return far.keeper.to_dask(far, shape, self._symbols)
         from gdatalog.storage.export import to_dask
 

@@ -112,4 +112,5 @@ class Loader:
         forced = self.spread == "partition"
         wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
         with self.watch.work("loading", name):
-            return loaded_afar(self.cluster, data, wanted, self.symbols)
+            keep = options.nulls == "keep"
+            return loaded_afar(self.cluster, data, wanted, self.symbols, keep)

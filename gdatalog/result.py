@@ -316,14 +316,14 @@ class Result(Conversions):
         from gdatalog.storage.parquet_folder import filled, names_a_folder, write_folder
         from gdatalog.storage.writers import write_tables
 
-        far = self._far
+        far, relation = self._far, self._relation
         if not names_a_folder(path):
             write_tables(self.tables(), len(self), path, format="parquet")
         elif far is None:
             write_folder(path, [(part.tables(), len(part)) for part in self._cut(FILE)])
         else:
             with filled(path) as folder:
-                shape = TypedColumns(self.columns, self._relation.types)
+                shape = TypedColumns(self.columns, relation.types, relation.nullable)
                 far.keeper.write(far, shape, self._symbols, folder)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

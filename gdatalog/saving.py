@@ -20,7 +20,7 @@ from gdatalog.storage.load_options import DATABASE, is_database
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.saved_folder import FolderReader, replaced
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Table
+from gdatalog.storage.table import NullableColumn, Table
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace
@@ -114,6 +114,7 @@ def _column(name: str, value: Any, symbols: SymbolTable) -> Relation:
 def _value(name: str, relation: Relation, symbols: SymbolTable, many: bool) -> Any:
     table = relation.to_table(symbols)
     (kind,), (column,) = table.types, table.columns
+    assert not isinstance(column, NullableColumn)
     if many:
         return GivenList(name, kind, column, digest_of(kind, column))
     units = {"timestamp": "M8[ns]", "date": "M8[D]", "duration": "m8[ns]"}

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from gdatalog.account import Accounts, default_limit
 from gdatalog.cancellation import Watch
 from gdatalog.cpu_ops.expressions import Scope
@@ -45,13 +47,15 @@ from gdatalog.parser import Program
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause
+from gdatalog.planner.check.joined_nulls import joined_columns
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.settings import Settings
+from gdatalog.storage.load_options import row_count
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import ListOf, ParamType, Value, is_hidden
+from gdatalog.values import NULL, ListOf, ParamType, Value, is_hidden
 
 Params = Mapping[str, Any] | None
 QUERY = Usage()
@@ -80,6 +84,7 @@ class Session:
         self.compiler = Compiler()
         self.results = Results()  # of strata
         self.cache = FileCache()
+        self.with_nulls: set[str] = set()  # relations that were loaded with nulls, untold
         self.accounts = Accounts()  # of the evaluations that run
         self.watch = watch
         self.closed = False
@@ -308,3 +313,23 @@ class Session:
         """Reports the warnings of an execution, also about parameters `given` for its text that
         have no effect."""
         self.warn([*execution.cautions, *execution.ignored(given or ())])
+        for name in [*self.with_nulls]:
+            self._tell_of_nulls(name, execution)
+
+    def _tell_of_nulls(self, name: str, execution: Execution) -> None:
+        """One note for a load that kept nulls in a column that a program joins: as errors or
+        without their rows, which is how nulls were loaded before, the answer is another."""
+        relation = self.stored.get(name)
+        if relation is None or not relation.nullable:
+            self.with_nulls.discard(name)
+            return
+        rules = [rule for stratum in execution.checked.strata for rule in stratum.rules]
+        joined = [at for at in joined_columns(rules, name) if relation.nullable[at]]
+        if not joined:
+            return
+        self.with_nulls.discard(name)
+        at = min(joined)
+        count = row_count(int(np.count_nonzero(np.asarray(relation.column(at)) == NULL)))
+        message = f"{name}: {count} with a null in `{relation.columns[at]}` join with nothing"
+        hint = '`x = null` finds them; nulls="drop" loads only rows without nulls, as before'
+        self.on_caution(Caution(message, hint=hint))

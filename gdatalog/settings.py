@@ -257,6 +257,11 @@ class Settings:
     tile: Annotated[
         Lanes, "Lanes of a GPU that share a subtree of a join. auto: by the lengths of lists."
     ] = 0
+    hand_over: Annotated[
+        Applied,
+        "Where a level of a breadth-first join has more rows than a chunk, the others go on "
+        "depth-first. auto: on a GPU, if no strategy is chosen.",
+    ] = "auto"
     host_indexes: Annotated[
         HostIndexes,
         "How a GPU reads indexes that do not fit its memory: cell by cell, or in place, page by "

@@ -179,6 +179,8 @@ class Workspace(Session):
         relation = self.relation_of(name, data, replace(options, findings=findings))
         findings.check_duplicates(name, self.settings.duplicates)
         self.put(name, relation)
+        if relation.nullable and options.nulls == "keep" and self._declared(name) is None:
+            self.with_nulls.add(name)
         return findings
 
     def tell_of(self, name: str, findings: Findings) -> None:

@@ -301,7 +301,7 @@ def fused() -> Iterator[Source]:
             (3, [Lookup(sparse, None, False)]),
         ):
             tests = [("!=", starts), ("<", parents)] if count == 1 else []
-            level = FusedLevel(ops, choices[:count], others, tests)
+            level = FusedLevel(ops, choices[:count], others, tests, 2)
             for way in ("expand", "counts", "count"):
                 recorder.sources += map(whole, level.texts(way).values())
         ops.ranges(sparse, parents, cuts)

@@ -163,7 +163,7 @@ ORDER = {
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows index_lookup fallback in_cells signed_sum
+        __init__ operator hand_over join joins rows index_lookup fallback in_cells signed_sum
         over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
@@ -173,19 +173,18 @@ ORDER = {
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj partitioned fresh gather sinks expansion reduction
-        levelwise
+        __init__ ops frontier failures lftj partitioned fresh gather sinks level_lists
+        expansion generation reduction levelwise
     """,
     "gpu_ops": """
         __init__ cpp_types heads steady lanes teams cpp graph context driver_library
-        graph_loops virtual_memory
-        virtual_pages compile_errors copies arena cupy_kernel sources array_operators
-        elementwise array_module cupy_driver probe diagnosis head_counts flat
-        kernels transfers cpp_lines lane_loops translate trie_building trie_cache
-        control_words loops rows byte_marks kept_lists evaluate buffers scratch launch walk
-        growing growing_rows round_launches round_memory rounds intersection_sources
-        fused_level intersection sums paged_tries device share copied_tries helper
-        group
+        graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel
+        sources array_operators elementwise array_module cupy_driver probe diagnosis
+        head_counts flat kernels transfers cpp_lines lane_loops met_lists translate
+        trie_building trie_cache control_words loops rows byte_marks kept_lists evaluate
+        buffers scratch launch walk growing growing_rows round_launches round_memory rounds
+        level_arguments intersection_sources fused_level intersection sums paged_tries
+        device share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
@@ -197,8 +196,9 @@ ORDER = {
     """,
     "patterns": "shapes grown pattern families suites orbits drawn frequent queries __init__",
     "plan": """
-        __init__ join_plan functions conditions effects grouped_rows nest cells labels stored
-        slices page_schedule placement schedule
+        __init__ join_plan functions function_help conditions effects rest_of_join grouped_rows nest
+        cells labels
+        stored slices page_schedule placement schedule
     """,
     "planner": """
         compaction passes check statistics observed items comparisons atoms normalise new_values
@@ -207,9 +207,9 @@ ORDER = {
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
-        safety statements cycle_errors strata cautions heads inlining column_names optionals
-        forms names signatures types lattice declarations schemas zones nulls ordered_heads
-        program extending validity
+        safety statements cycle_errors strata joined_nulls cautions heads inlining
+        column_names optionals forms arity names signatures types lattice declarations
+        schemas zones null_values nulls ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

@@ -14,8 +14,9 @@ Its length is that of the language: nothing here is about being quick.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gdatalog.parser.syntax import (
@@ -276,7 +277,8 @@ class Oracle:
             return aggregate(arg.name, rows)
         if isinstance(arg, FunctionCall):
             if arg.name in ("if", "case"):
-                place = chosen(arg.args, lambda test: self.head_value(test, group, envs))
+                value = partial(self.head_value, group=group, envs=envs)
+                place = chosen(arg.args, partial(holds, value=value))
                 return self.head_value(arg.args[place], group, envs)
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
         if isinstance(arg, Cast):
@@ -468,7 +470,8 @@ class Oracle:
             case Cast(operand):
                 return self.value(operand, env)
             case FunctionCall("if" | "case", args):
-                return self.value(args[chosen(args, lambda test: self.value(test, env))], env)
+                holding = partial(holds, value=partial(self.value, env=env))
+                return self.value(args[chosen(args, holding)], env)
             case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")
@@ -490,6 +493,21 @@ class Oracle:
 
 def _joins(env: Env, name: str, value: Value) -> bool:
     return name not in env or (value is not None and env[name] == value)
+
+
+def holds(test: Any, value: Callable[[Any], Any]) -> bool:
+    """Whether a condition of `if` holds: no comparison with a null does."""
+    match test:
+        case FunctionCall("lnot", (part,)):
+            return not holds(part, value)
+        case FunctionCall("land" | "lor" as name, parts):
+            return (all if name == "land" else any)(holds(part, value) for part in parts)
+        case FunctionCall("=" | "!=" as name, (left, right)) if isinstance(
+            left, Null
+        ) or isinstance(right, Null):
+            other = value(right if isinstance(left, Null) else left)
+            return (other is None) == (name == "=")
+    return value(test) is True
 
 
 def _keep_best(rows: Relation, best: Mapping[int, str]) -> Relation:

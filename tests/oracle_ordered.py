@@ -172,7 +172,10 @@ def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) ->
 
 
 def statistic(name: str, rows: list[list[Any]]) -> list[Any]:
-    """A statistic of rows of arguments; none if it has no value."""
+    """A statistic of rows of arguments without nulls; a null if it has no value."""
+    rows = [row for row in rows if None not in row]
+    if not rows:
+        return [None]
     values = sorted(row[0] for row in rows)
     if name == "mode":
         return [max(values, key=lambda value: (values.count(value), -values.index(value)))]
@@ -184,11 +187,11 @@ def statistic(name: str, rows: list[list[Any]]) -> list[Any]:
             return [type(low)(low.ns + int((high.ns - low.ns) * (place - int(place))))]
         return [low + (high - low) * (place - int(place)) + 0.0]
     if len(rows) < 2:
-        return []
+        return [None]
     if name == "corr":
         one, other = zip(*rows, strict=True)
         if len({*one}) == 1 or len({*other}) == 1:
-            return []
+            return [None]
         return [statistics.correlation(one, other) + 0.0]
     found = statistics.variance(map(float, values))
     return [found**0.5 if name == "stddev" else found + 0.0]

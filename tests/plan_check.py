@@ -28,6 +28,7 @@ from gdatalog.plan.join_plan import (
     slots,
 )
 from gdatalog.plan.nest import Paths
+from gdatalog.plan.rest_of_join import ROWS
 
 
 class PlanError(AssertionError):
@@ -56,9 +57,10 @@ def check_join_plan(join: JoinPlan) -> None:
     bound = _check_steps(join, join.steps, set(given), depths)
     for output in join.outputs:
         _demand(slots(output) <= bound, f"{sorted(slots(output) - bound)} asked for, not bound")
+    rest = join.given is not None and join.given.relation == ROWS
     for number, trie in enumerate(join.tries):
         _demand(
-            depths[number] == len(trie.columns),
+            depths[number] == len(trie.columns) or (rest and not depths[number]),
             f"trie {number} ({trie.relation}) is walked {depths[number]} of "
             f"{len(trie.columns)} levels",
         )

@@ -84,6 +84,27 @@ def test_rows_of_files_have_numbers(db: gd.Database) -> None:
     assert stored(db, "pay").at_most == 4 and len(db["pay"]) == 2
 
 
+def test_files_with_nulls_are_read_here(db: gd.Database) -> None:
+    write("n/0.parquet", id=[1, 2], city=["Bern", None])
+    write("n/1.parquet", id=[3, 4], city=[None, "Thun"])
+    db["n"] = "n"
+    assert db.workspace.stored["n"].nullable == (False, True)
+    rows = [(1, "Bern"), (2, None), (3, None), (4, "Thun")]
+    assert db["n"].sorted().fetchall() == rows
+    text = '.input f("n/*.parquet")\nr(i, c) <- f(i, c), i > 1.'
+    assert db.query(text).sorted().fetchall() == rows[1:]
+    edges("E")
+    db["E"] = "E"
+    both = db.query("r(x, y, c) <- E(x, y), n(y, c).")
+    asked = db.query("r(x, y, c) <- E(x, y), n(y, c).").to_dask().compute()
+    assert asked["c"].isna().any() and len(asked) == len(both)
+    both.to_parquet("out/")
+    db["again"] = "out"
+    assert (
+        set(db["again"]) == set(both) == {(x, y, c) for x, y in db["E"] for i, c in rows if i == y}
+    )
+
+
 def test_queries_over_files(db: gd.Database) -> None:
     rows = edges("E")
     want = sum((x, z) in rows for x, y in rows for y2, z in rows if y == y2)
@@ -133,7 +154,7 @@ def test_a_bad_value_is_named(db: gd.Database, monkeypatch: pytest.MonkeyPatch) 
     write("E/0.parquet", x=[1, 2, 3])
     write("E/1.parquet", 2, x=pa.array([1, 2, 3, None]))
     with pytest.raises(DataError) as caught:
-        db["E"] = "E"
+        db.load("E", "E", nulls="error")
     told = f"data error: {os.path.abspath('E/1.parquet')}: row 3, column 'x': a value is missing"
     assert str(caught.value).startswith(told)
     write("E/1.parquet", x=["a"])
@@ -226,7 +247,9 @@ def test_a_frame_with_faults(db: gd.Database) -> None:
     whole = frame()
     whole.loc[5, "v"] = None
     with pytest.raises(DataError, match="E, partition 1: row 1, column 'v': a value is missing"):
-        db["E"] = dd.from_pandas(whole, npartitions=2)
+        db.load("E", dd.from_pandas(whole, npartitions=2), nulls="error")
+    db["E"] = dd.from_pandas(whole, npartitions=2)
+    assert db["E"].describe()["nulls"].sum() == 1
     db.run(".decl D(x: int, who: symbol, at: timestamp, v: int)")
     with pytest.raises(DataError, match=r"D, partition \d: row 0, column .v.: expected int, found"):
         db["D"] = dd.from_pandas(frame(), npartitions=2)

@@ -1,4 +1,4 @@
-"""Rows of bits that are made for all lists before a GPU's loops run."""
+"""What is made of all lists before a GPU's loops run: rows of bits, the order of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.calls import LoopRun
-from gdatalog.gpu_ops import kept_lists
+from gdatalog.gpu_ops import kept_lists, launch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.walk import Walks
 from tests.cuda_host import HostDriver, needs_compiler
@@ -60,6 +60,35 @@ def test_rows_are_made_once(
         assert device.kept.nbytes >= sum(made)
         sources = "".join(device.walks._kernels)
         assert ("recode_rows(t, v0_1" in sources) == (share != 2)
+
+
+@pytest.mark.parametrize("least", [0, 1 << 60])
+def test_edges_are_put_in_order_once(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their second ends, whose lists tiles then hold; without room for that, as they are."""
+    monkeypatch.setattr(kept_lists, "LEAST_TURNED", least)
+    made: list[int] = []
+    plain = kept_lists.turned
+
+    def noted(*given: Any) -> Any:
+        made.append(plain(*given))
+        return made[-1]
+
+    monkeypatch.setattr(launch, "turned", noted)
+    text = "n(count()) <- E(a, b), E(b, c), E(a, c), a < b < c."
+    with gd.connect(device="cpu") as db:
+        db["E"] = edges(200)
+        expected = db.query(text).fetchall()
+        device = db.workspace.device = Gpu(HostDriver(seed=3, blocks=2, races=True))
+        db.workspace.force(strategy="lftj", tile=32)
+        db.workspace.tune(tile_shares_after=0)
+        found = []
+        for _ in range(2):
+            found += db.query(text).fetchall()
+            device.walks.drop_launches()
+            db.workspace.results.clear()
+        assert found == 2 * expected
+        assert len(made[0]) == (0 if least else len(edges(200)))
+        assert least or made[0] is made[1]
 
 
 def test_rows_go_with_the_relation(made: list[int]) -> None:

@@ -50,8 +50,8 @@ def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("meet", "search", "each", "parents") for tile in TILES]
     cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
-    text = whole(f'#include "lists.cuh"\n{types}{cases}{IN_TOP}')
-    return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
+    text = whole(f'#include "lane_lists.cuh"\n{types}{cases}{IN_TOP}')
+    return DRIVER.kernels(text, [*names, "held_32", "find_in_top"], "tests of lists")
 
 
 def launch(kernel: Any, tile: int, cases: int, seed: int, *args: Any) -> None:
@@ -151,6 +151,29 @@ def test_a_list_goes_on_behind_another(tile: int) -> None:
         short = np.concatenate([np.arange(-near, 0), np.arange(near), 5000 + np.arange(80 - near)])
         pairs += [(short, long), (long, short), (short - 3000, long), (short + 1000, long)]
     check(tile, tile, pairs, PAIRS[0])
+
+
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_lists_meet_one_that_is_held(seed: int) -> None:
+    """Or one that is not: too long, too short, with values below 0, met by few."""
+    random = np.random.default_rng(seed)
+    held = Lists(
+        random, [drawn(random, np.int32, n, 2 * n + 1) for n in (9, 40, 300, 900)], np.int32
+    )
+    lengths = random.choice([0, 1, 5, 20, 40, 130, 2000], size=70)
+    own = Lists(random, [drawn(random, np.int32, n, 2 * n + 1) for n in lengths], np.int32)
+    cases, wanted = [], np.zeros(len(lengths), dtype=np.int64)
+    other = 0
+    for at, (values, (_, lo, hi)) in enumerate(zip(own.lists, own.ranges, strict=True)):
+        other = int(random.integers(len(held.lists))) if random.random() < 0.2 else other
+        cases.append((lo, hi, *held.ranges[other][1:]))
+        both = set(values.tolist()) & set(held.lists[other].tolist())
+        wanted[at // 32] += 0 if at % 5 == 4 else len(both)
+    found = xp.zeros(len(lengths), dtype=np.int64)
+    given = xp.asarray(own.array), xp.asarray(held.array), xp.asarray(np.array(cases))
+    launch(kernels(*PAIRS[0])["held_32"], 32, len(cases), seed, *given, len(cases), found)
+    assert found.get().tolist() == wanted.tolist()
 
 
 @pytest.mark.slow

@@ -178,14 +178,14 @@ def test_fused_levels(seed: int, dtype: Any, count: int) -> None:
     args = theirs, [moved_lookup(lookup) for lookup in others], [(op, there(c)) for op, c in tests]
     with Taking(seed):
         if seed % 2:
-            level = OPS.fused(*args, "counts", 1)
+            level = OPS.fused(*args, "counts", 1, rows)
             same(level.counts(), np.array([len(wanted[row]) for row in range(rows)]))
         else:
-            level = OPS.fused(*args, "count", 1)
+            level = OPS.fused(*args, "count", 1, rows)
             assert level.count() == sum(map(len, wanted.values()))
         least = np.min([choice.lists.lengths for choice in choices], axis=0)
         assert level.total == level.tried == least.sum()
-        level, start, left = OPS.fused(*args, "expand", 1), 0, np.ones(rows, bool)
+        level, start, left = OPS.fused(*args, "expand", 1, rows), 0, np.ones(rows, bool)
         room = int(np.random.default_rng(seed).choice([1, 7, 5000]))
         seen: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(rows)}
         for turn in range(4) if room == 1 else range(10_000):
@@ -261,7 +261,7 @@ def test_ranges(seed: int, dtype: Any, operators: list[str]) -> None:
         starts, lengths = OPS.ranges(on_device(level), there(parents), moved)
         lists = ListRanges(on_device(level), there(parents), moved, 0)
         fused = OPS.fused(
-            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9
+            [Choice(lists, Lookup(lists.level, lists.parents, True))], (), (), "expand", 9, 300
         )
         part = fused.expand(0, 1 << 20)
     wanted, long = cpu_ops.ranges(level, parents, cuts)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import launch, loops, scratch
+from gdatalog.gpu_ops import kept_lists, launch, loops, scratch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.parser import parse
@@ -67,6 +67,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(launch, "BLOCK_ROWS", (32, 256)[number % 2])
         if number % 5 == 2:
             borrowed(patch)
+        if number % 2:
+            patch.setattr(kept_lists, "LEAST_TURNED", 0)
         db.workspace.device = device
         db.workspace.tune(
             tile_shares_after=LIMITS[number % len(LIMITS)],
@@ -214,6 +216,25 @@ def test_what_lanes_have_left_of_a_unit_is_shared() -> None:
             assert db.query(text).fetchall() == expected
             (source,) = device.walks._kernels
             assert "_first + LANES - l" in source  # where a lane's strip gives away the rest
+
+
+def test_common_values_that_are_only_counted_are_not_written() -> None:
+    """Lanes look the values of their lists up in one that is held, those of a short one in theirs
+    if these are far longer, and share what they have left with other tiles."""
+    edges = [(x, y) for x in range(60) for y in range(x + 1, 60) if (x * x + 7 * y) % 5 < 1 + x % 2]
+    text = (
+        "n(count()) <- E(a, b), E(a, c), E(a, d), E(a, e), E(b, c), E(b, d), E(b, e), E(c, d), "
+        "distinct(a, b, c, d, e)."
+    )
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [*edges, *((y, x) for x, y in edges)]
+        expected = db.query(text).fetchall()
+        device = db.workspace.device = Gpu(HostDriver(seed=2, blocks=2, races=True))
+        db.workspace.force(strategy="lftj", tile=32, algebra="never")
+        db.workspace.tune(tile_shares_after=0)
+        assert db.query(text).fetchall() == expected
+        (source,) = device.walks._kernels
+        assert "= hold_list(t, " in source
 
 
 @pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])

@@ -182,6 +182,24 @@ def test_errors_have_their_place(
     assert "f" not in db
 
 
+@pytest.mark.parametrize("spilled", [False, True])
+def test_nulls_that_come_late(spilled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [*range(80), *[None, 7] * 5]
+    write(pa.table({"x": pa.array(range(90)), "y": pa.array(values)}), "f.parquet", 10)
+    texts = [None if value is None else f"t{value}" for value in values]
+    write(pa.table({"x": pa.array(range(90)), "y": pa.array(texts)}), "g.parquet", 10)
+    write(pa.table({"y": pa.array([2**63 - 1, *values[1:]])}), "h.parquet", 10)
+    db = connected(spilled)
+    for rows in (1 << 22, 7):
+        monkeypatch.setattr(data_files, "ROWS_AT_ONCE", rows)
+        for name, expected in (("f", values), ("g", texts)):
+            db[name] = f"{name}.parquet"
+            assert db[name].sorted().fetchall() == list(enumerate(expected))
+            assert db.relations.schema(name).nullable == (False, True)
+        with pytest.raises(gd.DataError, match="its key is that of a null"):
+            db["h"] = "h.parquet"
+
+
 def test_a_damaged_page(few_rows: None) -> None:
     table = pa.table({"x": pa.array(np.random.default_rng(0).integers(0, 1 << 60, 500))})
     pq.write_table(table, "f.parquet", row_group_size=50, use_dictionary=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,16 @@ def test_facts_files_have_nulls_by_a_word(tmp_path: Path) -> None:
             db.run(f'.output r(filename="{tmp_path}/r.facts", null="-")')
 
 
+def test_data_of_a_database_keep_what_is_nullable() -> None:
+    with gd.connect() as db:
+        db["t"] = [(1, "a"), (2, None)]
+        db["some"] = db["t"].head(1)
+        assert db.relations.schema("some").nullable == (False, True)
+        with pytest.raises(gd.DeviceError, match="'column1' may hold nulls"):
+            db["t"].to_cupy()
+        assert db["t"].to_dask().compute()["column1"].isna().tolist() == [False, True]
+
+
 def test_rows_that_are_inserted(tmp_path: Path) -> None:
     with gd.connect() as db:
         db["t"] = [(1, "a")]
@@ -108,10 +119,49 @@ def test_rows_that_are_inserted(tmp_path: Path) -> None:
         db.insert("d", [(5, None)])
         with pytest.raises(gd.DataError, match=r"(?s)'a' is missing.*declare it a: int\?"):
             db.insert("d", [(None, 5)])
-        with pytest.raises(gd.DataError, match="9223372036854775807: its key is that of a null"):
+        told = "row 0, column 'b': a column with missing values cannot hold 9223372036854775807"
+        with pytest.raises(gd.DataError, match=told):
             db.insert("d", [(5, 2**63 - 1)])
         db.insert("d", [(2**63 - 1, 5)])
         assert len(db["d"]) == 3
+
+
+def test_one_note_tells_of_nulls_that_are_joined() -> None:
+    told = (
+        "person: 2 rows with a null in `city` join with nothing\n"
+        '  hint: `x = null` finds them; nulls="drop" loads only rows without nulls, as before'
+    )
+    frame = pd.DataFrame({"id": [1, 2, 3], "city": ["Bern", None, None], "age": [5, None, 7]})
+    with gd.connect() as db, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        db["person"] = frame
+        db["home"] = [("Bern",)]
+        db.query("?- person(x, c, a), a > 6.")
+        db.query("?- person(x, _, _), person(x, _, _).")  # this column has no nulls
+        assert not caught
+        for _ in range(3):
+            assert db.query("r(x) <- person(x, c, _), home(c).").fetchall() == [(1,)]
+        assert [str(each.message).removeprefix("warning: ") for each in caught] == [told]
+        db.load("person", frame, nulls="drop")
+        db.run("r(x) <- person(x, c, _), home(c).")
+        db.run(".decl t(id: int, city: symbol?)")
+        db.load("t", frame[["id", "city"]])
+        db.run("s(x) <- t(x, c), home(c).")
+        assert len(caught) == 2 and "dropped" in str(caught[1].message)  # nulls that are meant
+        db["person"] = frame
+        db.run("q(x) <- person(x, c, _), !home(c).")
+        assert len(caught) == 3
+
+
+def test_a_declaration_says_whether_there_are_nulls() -> None:
+    with gd.connect() as db:
+        db.load("p", [(1, None), (2, 3)], columns=["a", "b"])
+        with pytest.raises(gd.TypeMismatchError, match=r"but its data is `p\(a: int, b: int\?\)`"):
+            db.run(".decl p(a: int, b: int)")
+        db.run(".decl p(a: int?, b: int?)")
+        assert repr(db.relations) == "p(a: int?, b: int?)"
+        with pytest.raises(gd.TypeMismatchError, match="`q` is declared again, and differently"):
+            db.run(".decl q(a: int)\n.decl q(a: int?)")
 
 
 def test_columns_that_nobody_asks_for_may_have_nulls(tmp_path: Path) -> None:

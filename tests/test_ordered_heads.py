@@ -249,8 +249,8 @@ def test_statistics_of_odd_groups() -> None:
         db["e"] = data
         for head, rows in [
             ("r(g, median(x))", [(1, inf), (2, 0.1), (3, 5.0)]),
-            ("r(g, stddev(x))", [(2, 0.0)]),  # not of one row
-            ("r(g, corr(x, n))", []),  # not of equal values
+            ("r(g, stddev(x))", [(2, 0.0), (3, None)]),  # not of one row
+            ("r(g, corr(x, n))", [(2, None), (3, None)]),  # not of equal values
         ]:
             kept = ", g > 1" * ("median" not in head)
             assert db.query(f"{head} <- e(g, x, n){kept}.").sorted().fetchall() == rows
@@ -259,6 +259,47 @@ def test_statistics_of_odd_groups() -> None:
         with pytest.raises(gd.UsageError, match="a quantile is from 0 to 1"):
             db.query("r(quantile(x, 2)) <- e(_, x, _).")
         assert db.query("r(median(x), mode(x)) <- e(9, x, _).").fetchall() == []
+
+
+def test_statistics_skip_nulls() -> None:
+    frame = pd.DataFrame(
+        {
+            "g": [1, 1, 1, 2, 2, 3],
+            "x": pd.array([1, None, 3, None, 5, None], dtype="Int64"),
+            "y": [1.5, np.nan, 2.5, np.nan, 4.0, 1.0],
+            "s": ["a", None, "b", "c", None, None],
+        }
+    )
+    head = "r(g, median(x), quantile(y, 0.25), var(x), corr(x, y), mode(s), count())"
+    with gd.connect() as db:
+        db["e"] = frame
+        found = db.query(f"{head} <- e(g, x, y, s).").df(sort=True).round(9)
+        told = found.astype(object).where(found.notna(), None).to_numpy().tolist()
+        assert told == [
+            [1, 2.0, 1.75, 2.0, 1.0, "a", 3],
+            [2, 5.0, 4.0, None, None, "c", 2],
+            [3, None, 1.0, None, None, None, 1],
+        ]
+        found = db.query("r(g, median(y), stddev(x)) <- e(g, x, y, _), e(_, _, _, _).").df(
+            sort=True
+        )
+        assert found["median"].tolist() == [2.0, 4.0, 1.0]  # each as often as the other
+
+
+def test_conditions_of_nulls() -> None:
+    with gd.connect() as db:
+        db["e"] = pd.DataFrame({"k": [1, 2, 3], "x": pd.array([1, None, 5], dtype="Int64")})
+        for expr, wanted in [
+            ("if(x > 2, 1, 0)", [0, 0, 1]),
+            ("if(!(x > 2), 1, 0)", [1, 1, 0]),
+            ("if(x = null, 9, x)", [1, 9, 5]),
+            ("if((x != null, x < 3 ; k = 2), x, 0)", [1, None, 0]),
+            ('case(x = null, "none", x > 2, "big", "small")', ["small", "none", "big"]),
+            ("if(x > 2, 10 / (x - 1), k)", [1, 2, 2]),
+        ]:
+            for strategy in ("levelwise", "lftj"):
+                found = db.query(f"r(k, {expr}) <- e(k, x).", strategy=strategy)
+                assert [row[1] for row in found.sorted().fetchall()] == wanted, (expr, strategy)
 
 
 def test_medians_of_times() -> None:

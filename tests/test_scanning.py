@@ -12,11 +12,13 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import scans
 from gdatalog.errors import EvaluationError
+from gdatalog.parser import parse
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, relational_programs, string_programs
 from tests.examples import EXAMPLES
+from tests.oracle import evaluate
 from tests.oracle_values import canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -243,3 +245,54 @@ def test_a_memory_limit_holds(table: pd.DataFrame) -> None:
     with pytest.raises(gd.MemoryLimitError, match="answers"):
         db.query("p(k, k * 3, k * 5, k * 7) <- f(k).")
     assert db.query("n(sum(k * 3)) <- f(k).").fetchall() == [(3 * sum(range(3_000_000)),)]
+
+
+JOINED = [
+    "p(a, b, c, d, e, k, v) <- wide(a, b, c, d, e), few(b, k, v).",
+    "p(a, b, c, d, e, v) <- wide(a, b, c, d, e), few(b, _, v), other(v, e).",
+    "p(a, b, c, d, e) <- wide(a, b, c, d, e), few(b, _, _), !other(a, _).",
+    "p(a, b, c, d, e, w) <- wide(a, b, c, d, e), few(b, k, k), other(c, w).",
+    "p(a, b, c, d, e, k, v) <- wide(a, b, c, d, e), optional few(b, k, v).",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_rows_that_are_copied_are_looked_up_in_other_relations(text: str) -> None:
+    """The relation whose rows the head has whole gets no index; its nulls join with nothing."""
+    rng = np.random.default_rng(len(text))
+
+    def drawn(count: int, *most: int) -> list[tuple[int, ...]]:
+        made = zip(*(rng.integers(0, up, count).tolist() for up in most), strict=True)
+        return list(dict.fromkeys(made))
+
+    wide: list[Any] = drawn(120, 9, 7, 5, 3, 200)
+    if "optional" in text:
+        wide = [(a, None if b == 3 else b, c, d, e) for a, b, c, d, e in wide]
+    data = {"wide": wide, "few": drawn(20, 7, 4, 4), "other": drawn(20, 6, 90)}
+    kinds = {name: ("int",) * len(rows[0]) for name, rows in data.items()}
+    wanted = evaluate(parse(text), data, kinds)["p"]
+    assert wanted
+    for number in range(4):
+        with gd.connect(device="cpu", threads=1 + number % 2) as db:
+            db.workspace.force(scans="always")
+            db.workspace.chunk_rows = (2, 100)[number // 2]
+            for name, rows in data.items():
+                db.load(name, rows)
+            assert "for each row of wide" in str(db.explain(text))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(scans, "PART", 50)
+                found = db.query(text)
+            assert set(found.fetchall()) == wanted and len(found) == len(wanted)
+
+
+def test_joins_of_narrow_rows_or_of_ranges_read_indexes(db: gd.Database) -> None:
+    db.load("wide", [tuple(range(at, at + 5)) for at in range(300)])
+    db["few"] = [(1, 2), (2, 3)]
+    db.workspace.force(scans="always")
+    for text in (
+        "p(a, b, c, d, v) <- wide(a, b, c, d, _), few(b, v).",
+        "p(a, b, c, d, e, v) <- wide(a, b, c, d, e), few(b, v), c < 7.",
+        "p(a, v, w) <- few(a, v), few(v, w).",
+        "n(count()) <- wide(a, b, c, d, e), few(b, v).",
+    ):
+        assert "for each row" not in str(db.explain(text)), text

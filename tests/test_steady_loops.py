@@ -183,3 +183,21 @@ def test_two_loops_become_one(between: str, kind: str, turn: str, flat: bool) ->
     if found is not None:
         assert (found.outer, found.inner, found.offsets) == ("i0", "i1", "o0")
         assert (found.counted is not None) == (kind == "range")
+        assert not found.holds
+
+
+@pytest.mark.parametrize(
+    ("second", "last", "holds"),
+    [
+        ("l1, at(o1, p1 + 1)", "came += m", True),
+        ("l1, h0", "came += m", False),  # the entry's value does not say where it ends
+        ("l1, at(o1, p1 + 1)", "came += m * m", False),
+    ],
+)
+def test_second_lists_of_entries_are_held(second: str, last: str, holds: bool) -> None:
+    """If they are those of the entries' values, and a lane may add any part of the count."""
+    turn = FOUND.replace("l1, h0)", f"{second})").replace("came += m", last)
+    (loop,) = ast.parse(LISTS.format(between="pass_by = x0 + 1", kind="range", turn=turn)).body
+    assert isinstance(loop, ast.For)
+    found = flat_of(loop)
+    assert (found is not None and found.holds) == holds

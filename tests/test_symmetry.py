@@ -34,7 +34,7 @@ from tests.draw_patterns import Pattern, drawn_pattern
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
 from tests.plan_check import check_rule_plan
-from tests.test_engine_oracle import run
+from tests.test_engine_oracle import Way, run
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -242,7 +242,7 @@ def test_limits(limit: int, forced: None, plans: list[RulePlan]) -> None:
 # ----------------------------------------------------------------------------- drawn patterns
 
 
-def agrees(pattern: Pattern) -> None:
+def agrees(pattern: Pattern, run: Way = run) -> None:
     """The engine's answers are the oracle's."""
     rows = {name: set(rows) for name, (_, rows) in pattern.data.items()}
     types = {name: types for name, (types, _) in pattern.data.items()}

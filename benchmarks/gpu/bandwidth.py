@@ -111,7 +111,7 @@ def works(setting: Setting) -> Iterator[Work]:
     lists = Choice(ListEntries(graph.v, starts, lengths, size), Lookup(level, None, False))
 
     def expand() -> Any:
-        return FusedLevel(ops, [lists], (), ()).expand(0, size)
+        return FusedLevel(ops, [lists], (), (), len(lengths)).expand(0, size)
 
     yield Work(
         "expand",

@@ -21,8 +21,8 @@ _NAMES = {
 }
 # What a fused kernel looks values up in: a root's list, or those of parents.
 _CASES = {
-    "case 3": r"find_within\(a\d+, low",
-    "case 2": r"find_indexed\(a\d+, n|find_within\(a\d+, 0, n",
+    "case 3": r"find\(a\d+, low",
+    "case 2": r"find_indexed\(|find\(a\d+, 0, n",
 }
 _LEVELS = {"expand_level": "compact", "count_level": "count"}
 
@@ -31,7 +31,7 @@ def part_of(name: str, source: str) -> str:
     """
     >>> part_of("survivors", ""), part_of("other", "")
     ('compact', 'other')
-    >>> part_of("expand_level", "KERNEL(expand_level)() { find_within(a4, low0, high0, key) }")
+    >>> part_of("expand_level", "KERNEL(expand_level)() { find(a4, low0, high0, key) }")
     'expand, case 3, compact: fused'
     """
     if name not in _LEVELS:

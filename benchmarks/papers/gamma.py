@@ -30,8 +30,8 @@ MATCHED = ("P1", "P4", "house")  # with four labels
 MINED = (("lab-citeseer", 3, 100), ("lab-citeseer", 4, 100), ("lab-yeast", 3, 100),
          ("lab-human", 3, 200), ("lab-wordnet", 3, 1000))  # fmt: skip
 # How indexes that do not fit are read: `host_indexes`, and whether pages may lie on the device.
-WAYS = {"as chosen": ("auto", True), "pages": ("pages", True), "cells": ("cells", True),
-        "pinned only": ("pages", False)}  # fmt: skip
+WAYS = {"pages": ("pages", True), "as chosen": ("auto", True), "pinned only": ("pages", False),
+        "cells": ("cells", True)}  # fmt: skip
 SHARE, SMALL_SHARE = 0.1, 0.5  # of the memory that a query holds
 HELD = "held MB"
 DEVICES = ("cuda:0", "cuda:0,1", "cuda:0,1,2,3")

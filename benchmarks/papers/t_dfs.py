@@ -74,7 +74,7 @@ def _sharing(bench: Bench, graph: Graph) -> Iterator[Row]:
     """Looking for idle tiles at intervals, and never; and other rules in place of looks."""
     ways: list[tuple[str, int, Callable[[], AbstractContextManager[None]]]]
     ways = [(f"looks {told}", at, nullcontext) for told, at in LOOKS.items()]
-    ways += [("half of the rest, as a thief takes", 1, halves)]
+    ways += [("half of the rest", 1, halves)]
     ways += [(f"a time limit of {told}", at, time_limit) for told, at in LIMITS.items()]
     ways += [(f"a new kernel after {told}", LIMITS[told], new_kernels) for told in NEW_KERNELS]
     if bench.small:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, chosen, compare
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
 from gdatalog.errors import Caution, EvaluationError, Span
 from gdatalog.plan.functions import NULLING, UNLESS_NULL
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
@@ -89,8 +89,6 @@ def may_be_null(expr: Expr) -> bool:
     """Whether it has keys of nulls, which stand for no values."""
     if isinstance(expr, Constant):
         return expr.value is None
-    if isinstance(expr, Apply) and expr.function == "if":
-        return any(map(may_be_null, expr.args[1:]))
     return isinstance(expr, Apply) and expr.function in NULLING
 
 
@@ -100,8 +98,8 @@ def nulling(
     expr: Apply,
     columns: ByName,
 ) -> tuple[Array, Array | None]:
-    """The keys of a function that makes nulls or replaces them, and where it failed. `xp`: the
-    array module of the columns."""
+    """The keys of a function that makes nulls, or chooses between values that may be null, and
+    where it failed. `xp`: the array module of the columns."""
     first, *others = expr.args
     if expr.function == UNLESS_NULL:
         null = xp.zeros(1, dtype=bool)
@@ -181,8 +179,6 @@ def _values(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | N
     compared = _compared_keys(expr, columns, scope)
     if compared is not None:
         return compared, None
-    if expr.function == "if":
-        return chosen(np, *[_values(arg, columns, scope) for arg in expr.args])
     args, failed = [], None
     for arg in expr.args:
         values, bad = _values(arg, columns, scope)

@@ -78,19 +78,10 @@ Function = Callable[..., Outcome]
 EXTREMES = ("min", "max")
 
 
-def chosen(xp: Any, test: Outcome, then: Outcome, otherwise: Outcome) -> Outcome:
-    """`if`: it fails where the test does, and where what is chosen does."""
-    (mask, failed), (a, bad), (b, worse) = test, then, otherwise
-    if bad is not None or worse is not None:
-        none = xp.zeros(1, dtype=bool)
-        picked = xp.where(mask, none if bad is None else bad, none if worse is None else worse)
-        failed = picked if failed is None else failed | picked
-    return xp.where(mask, a, b), failed
-
-
 def _down_to(a: Array, size: int, start: int) -> Array:
     """The last multiple of a size, counted from a start."""
-    return a - (a - start) % size
+    down: Array = a - (a - start) % size
+    return down
 
 
 def _sound(function: Callable[..., Array]) -> Function:

@@ -1,5 +1,8 @@
-"""Statistics of groups of rows: quantiles, variances, correlations, modes. Each row counts as often
-as its weight says. Groups without a value, such as the variance of one row, are left out."""
+"""Statistics of groups of rows: quantiles, variances, correlations, modes.
+
+A row counts as often as its weight says; rows whose value is null are not `there`. Each function
+gives the value of each group, and which groups have one: the variance of one row is none.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +10,83 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gdatalog.cpu_ops.ordered_groups import OrderedRows
+from gdatalog.storage.grouped_rows import group_rows
+from gdatalog.storage.rows import order_rows
 from gdatalog.storage.table import Array
 
-Found = tuple[Array, Array]  # a row of each group, and the group's value
+Found = tuple[Array, Array]  # the values, and which of them there are
 
 
-class WeightedGroups:
-    """Rows in the order of their groups, and within them of some keys."""
+class Groups:
+    """Rows by group: `firsts`, a row of each group, and of the rows that are there their weights
+    and the numbers of their groups."""
 
-    def __init__(self, weights: Array, group: Sequence[Array], keys: Sequence[Array]) -> None:
-        rows = OrderedRows(len(weights), group, keys, ())
-        self.order = rows.order
-        self.starts = np.flatnonzero(rows.opens)
-        self.sizes = np.diff(np.append(self.starts, len(weights)))  # rows of each group
-        self.weights = weights[rows.order].astype(np.int64)
+    def __init__(self, group: Sequence[Array], there: Array, weights: Array | None) -> None:
+        self.firsts, numbers = group_rows(group, len(there))
+        self.rows = np.flatnonzero(there)
+        self.of = numbers[self.rows]
+        ones = np.ones(len(self.rows), dtype=np.int64)
+        self.weights = ones if weights is None else weights[self.rows].astype(np.int64)
         self.counts = self.sums(self.weights)
 
     def sums(self, values: Array) -> Array:
-        """The sum of each group."""
-        if not len(self.starts):
-            return values[:0]
-        found: Array = np.add.reduceat(values, self.starts)
+        found: Array = np.bincount(self.of, weights=values, minlength=len(self.firsts))
         return found
 
     def centred(self, values: Array) -> Array:
-        """Values of the sorted rows without the mean of their group; 0 if all are equal."""
-        means = self.sums(values * self.weights) / self.counts
-        if len(self.starts):
-            least = np.minimum.reduceat(values, self.starts)
-            means = np.where(least == np.maximum.reduceat(values, self.starts), least, means)
-        found: Array = values - np.repeat(means, self.sizes)
+        """Values without the mean of their group; 0 if all are equal."""
+        values = values[self.rows]
+        some = np.zeros(len(self.firsts))
+        some[self.of] = values
+        differ = self.sums(values != some[self.of]) > 0
+        means = np.where(differ, self.sums(values * self.weights) / self.counts, some)
+        found: Array = values - means[self.of]
         return found
-
-    def found(self, kept: Array, values: Array) -> Found:
-        return self.order[self.starts[kept]], values[kept]
 
 
 def quantile(
-    weights: Array, group: Sequence[Array], key: Array, share: float,
-    between: Callable[[Array, Array, Array], Array],
-) -> Found:  # fmt: skip
-    """The value at a share of each group's rows, in the order of `key`; `between`: a value between
-    those of two rows."""
-    rows = WeightedGroups(weights, group, (key,))
-    passed = np.cumsum(rows.weights)
-    place = share * (rows.counts - 1)
+    groups: Groups, keys: Array, share: float, between: Callable[[Array, Array, Array], Array]
+) -> Found:
+    """The value at a share of each group's rows, in the order of their keys. `between`: the value
+    between those of two rows."""
+    order = order_rows((groups.of, keys[groups.rows])) if len(groups.rows) else groups.rows
+    passed = np.append(np.cumsum(groups.weights[order]), 0)
+    place = share * np.maximum(groups.counts - 1, 0)
     low = np.floor(place).astype(np.int64)
-    before = passed[rows.starts] - rows.weights[rows.starts]
+    counts = groups.counts.astype(np.int64)
+    before = np.cumsum(counts) - counts
+    sorted_rows = np.append(groups.rows[order], 0)
     lower, upper = (
-        rows.order[np.searchsorted(passed, before + at, side="right")]
-        for at in (low, np.minimum(low + 1, rows.counts - 1))
+        sorted_rows[np.searchsorted(passed[:-1], before + at, side="right")]
+        for at in (low, np.minimum(low + 1, np.maximum(counts - 1, 0)))
     )
-    return rows.order[rows.starts], between(lower, upper, place - low)
+    return between(lower, upper, place - low), counts > 0
 
 
-def mode(weights: Array, group: Sequence[Array], key: Array) -> Array:
-    """For each group a row with its most frequent value; of equally frequent ones the least."""
-    rows = WeightedGroups(weights, (*group, key), ())
-    firsts = rows.order[rows.starts]
-    columns = [column[firsts] for column in group]
-    kept = OrderedRows(len(firsts), columns, (-rows.counts, key[firsts]), ())
-    found: Array = firsts[kept.order[kept.opens]]
-    return found
+def mode(groups: Groups, keys: Array) -> Found:
+    """The row of the most frequent key of each group; of equally frequent ones the least."""
+    firsts, pairs = group_rows((groups.of, keys[groups.rows]), len(groups.rows))
+    counts = np.bincount(pairs, weights=groups.weights, minlength=len(firsts)).astype(np.int64)
+    found = np.zeros(len(groups.firsts), dtype=np.int64)
+    if len(firsts):
+        # the best of each group is written last
+        order = order_rows((groups.of[firsts], counts, ~keys[groups.rows[firsts]]))
+        found[groups.of[firsts[order]]] = groups.rows[firsts[order]]
+    return found, groups.counts > 0
 
 
-def variance(weights: Array, group: Sequence[Array], values: Array) -> Found:
+def variance(groups: Groups, values: Array) -> Found:
     """Of samples: divided by one less than the number of rows."""
-    rows = WeightedGroups(weights, group, ())
-    centred = rows.centred(values[rows.order])
-    squares = rows.sums(rows.weights * centred * centred)
-    return rows.found(rows.counts > 1, squares / np.maximum(rows.counts - 1, 1))
+    centred = groups.centred(values)
+    squares = groups.sums(groups.weights * centred * centred)
+    return squares / (groups.counts - 1), groups.counts > 1
 
 
-def correlation(weights: Array, group: Sequence[Array], one: Array, other: Array) -> Found:
+def correlation(groups: Groups, one: Array, other: Array) -> Found:
     """Pearson's coefficient."""
-    rows = WeightedGroups(weights, group, ())
-    a, b = (rows.centred(values[rows.order]) for values in (one, other))
-    both, of_one, of_other = (rows.sums(rows.weights * x * y) for x, y in ((a, b), (a, a), (b, b)))
+    a, b = groups.centred(one), groups.centred(other)
+    both, of_one, of_other = (
+        groups.sums(groups.weights * x * y) for x, y in ((a, b), (a, a), (b, b))
+    )
     size = np.sqrt(of_one) * np.sqrt(of_other)
-    return rows.found(size != 0, np.clip(both / np.where(size == 0, 1, size), -1.0, 1.0))
+    return np.clip(both / size, -1.0, 1.0), size != 0

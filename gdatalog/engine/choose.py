@@ -17,7 +17,7 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import AHEAD, Form, JoinNest, form_of_bag
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.parallel import cut_at_first
-from gdatalog.plan.effects import all_steps, expressions, widens
+from gdatalog.plan.effects import all_steps, expressions, generates
 from gdatalog.plan.join_plan import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.planner.placement import Work, sum_of
@@ -80,9 +80,9 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     if nest.settings.strategy == "levelwise":
         return ExecutorChoice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
-    narrow = not widens(nest.join) or nest.settings.scans == "always"
-    if nest.join.scan is not None and nest.settings.strategy == "auto" and narrow:
-        return ExecutorChoice(True, small, scans=True)
+    if nest.join.scan is not None and nest.settings.strategy == "auto":
+        if nest.settings.scans == "always" or not generates(nest.join):
+            return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
     cheap = nest.join.cost < nest.worth

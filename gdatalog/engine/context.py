@@ -264,13 +264,15 @@ class RuleInputs:
 
 
 def loaded_afar(
-    cluster: Cluster, data: Any, wanted: Wanted, symbols: SymbolTable
+    cluster: Cluster, data: Any, wanted: Wanted, symbols: SymbolTable, nulls: bool = True
 ) -> Relation | None:
     """The relation of data that a cluster's workers read themselves or already have; None if they
-    do not, or if values are missing: columns with nulls are loaded here."""
+    do not, or if values are missing and `nulls` are kept: such columns are loaded here."""
     if wanted.declared is not None and any(wanted.declared.nullable):
         return None
     try:
         return cluster.load(data, wanted, symbols)
     except MissingValue:
+        if not nulls:
+            raise
         return None

@@ -54,6 +54,7 @@ class RuleRun:
     scanned: dict[str, int] = field(default_factory=dict)  # rows of scanned relations
     in_cells: InCells | None = None  # if its indexes do not fit the device
     in_pages: InPages | None = None  # the same, if they are read in place
+    handed: int = 0  # bindings that loops found of rows which outgrew a chunk
     unfinished: bool = False  # whether it runs, or an error ended it
 
     def saw(self, seen: Mapping[int, StepCounts]) -> None:

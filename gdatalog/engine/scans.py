@@ -13,7 +13,7 @@ from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink, StepCounts
 from gdatalog.limits import Limits
-from gdatalog.plan.effects import all_steps, expressions, widens
+from gdatalog.plan.effects import all_steps, expressions, generates
 from gdatalog.plan.join_plan import Apply, Expr, JoinPlan
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
@@ -96,7 +96,7 @@ class Scan:
         made = [expr for step in all_steps(self.join.steps) for expr in expressions(step)]
         room = PART * 8 * (len(self.rows) + len(self.join.outputs)) * (workers + 1)
         texts = any(map(_looks_into_texts, (*made, *self.join.outputs)))
-        return not widens(self.join) and not texts and room <= self.limits.spare()
+        return not generates(self.join) and not texts and room <= self.limits.spare()
 
     def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> None:
         limits, left = self.limits, Event()

@@ -1,4 +1,4 @@
-"""Extends a frontier by a variable: a join's, from lists of tries, or one with given values.
+"""Extends a frontier by the variable of a join, from lists of tries.
 
 Each row is expanded from the shortest of its lists, which makes the join worst-case optimal. Rows
 whose shortest list differs run in groups.
@@ -6,31 +6,22 @@ whose shortest list differs run in groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Roots
+from gdatalog.executors.frontier import WEIGHT, Frontier, Key
+from gdatalog.executors.level_lists import REUSED, ROOTS, SHARED, FrontierLists, Lists
 from gdatalog.executors.ops import LevelKernel, Ops
 from gdatalog.executors.sinks import LevelWalk, Sink
-from gdatalog.plan.join_plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
-from gdatalog.records import dataclass
+from gdatalog.plan.join_plan import Comparison, Join, slots
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, TrieLevel
+from gdatalog.storage.trie import (
+    Choice,
+    ListEntries,
+    Lookup,
+)
 
-# The sources of the lists from which a level can be expanded: a participant, by its number; or one
-# of these: the lists of an earlier level; the intersection of the roots; intersections that are
-# shared by the rows that agree in the variables on which the lists depend.
-REUSED, ROOTS, SHARED = -1, -2, -3
-Lists = ListEntries | ListRanges
-
-
-@dataclass(slots=True)
-class Reused:
-    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
-
-    level: TrieLevel
-    parents: Array
-    own: Array
+# Runs a step (0), or what follows it (1), over all rows of a frontier; False: it cannot.
+Deeper = Callable[[int, Frontier], bool]
 
 
 def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
@@ -38,6 +29,8 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
     each row, by number; None if there are hardly fewer combinations than rows."""
     base, rows = frontier, None
     while base.parent is not None and read.isdisjoint(base.columns):
+        if base.ahead is not None:
+            base.settle()
         if base.rows is not None:
             rows = base.rows if rows is None else base.rows[rows]
         base = base.parent
@@ -50,9 +43,6 @@ def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Arra
     return base.take(rows[first]), ops.xp.cumsum(marks) - 1
 
 
-_LONGEST = 1 << 50  # longer ranges could never complete
-
-
 def _others(lookups: dict[int, Lookup], expanded: int) -> tuple[list[Lookup], list[int]]:
     """The look-ups of expanded values, and the lists in which their positions are needed: first
     the expanded one, then some of the others."""
@@ -63,42 +53,46 @@ def _others(lookups: dict[int, Lookup], expanded: int) -> tuple[list[Lookup], li
     return list(lookups.values()), [expanded] * own.wanted + asked
 
 
-class FrontierExpansion:
+class FrontierExpansion(FrontierLists):
     """The children of one frontier under one step."""
 
-    def __init__(self, walk: LevelWalk, frontier: Frontier, sink: Sink) -> None:
-        self.walk = walk
-        self.ops = walk.ops
-        self.frontier = frontier
+    def __init__(
+        self, walk: LevelWalk, frontier: Frontier, sink: Sink, deeper: Deeper | None = None
+    ) -> None:
+        """`deeper`: takes the rows that are left after a chunk, if it can."""
+        super().__init__(walk, frontier)
         self.sink = sink
+        self._deeper = deeper
         self.tried = 0
         self.values: Array | None = None  # number of values per row, if `counts` weights them
-        self.met: Frontier | None = None  # the rows of intersections, if rows share them
 
     # ------------------------------------------------------------------------------- join
 
-    def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
+    def join(
+        self, step: Join, tests: Sequence[Comparison] = (), ahead: bool = False
+    ) -> Iterator[Frontier]:
         """Yields the frontier times the values of the step's variable that pass the tests, in
-        pieces."""
-        once = self._shared(step, tests)
-        choices, tests = (self._choices(step), tests) if once is None else ([once], ())
-        roots = choices[0]
-        one = self.frontier.size == 1 and not tests
-        if one and isinstance(roots, ListEntries) and roots.source == ROOTS and roots.size:
-            yield from self._all_roots(step, roots.values)
+        pieces. `ahead`: the rows need not be counted yet."""
+        if self.frontier.most == 1 and not tests and not step.cuts and self._only_roots(step):
+            yield from self._all_roots(step, self.roots(step)[0].values)
             return
+        once = self._shared(step, tests)
+        choices, tests = (self.choices(step), tests) if once is None else ([once], ())
         fused = self._fused(step, choices, tests, "expand")
         if fused is not None:
-            yield from self._expand_fused(step, *fused)
+            yield from self._expand_fused(step, *fused, ahead and self._has_nodes(step))
             return
-        work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
+        if self.ops.fused is not None:
+            self.frontier.settle()
+            choices = self.choices(step, plain=True) if once is None else choices
+        work, rows, done = self.walk.limits.watch.innermost, self.frontier.most, 0
         for frontier, lists, _ in self._parts(choices):
-            if frontier.size == rows:
+            if frontier.most == rows:
                 yield from self._expand(step, frontier, lists, tests)
                 continue
-            with work.within(done / rows, (done + frontier.size) / rows):
+            with work.within(done / rows, (done + frontier.most) / rows):
                 yield from self._expand(step, frontier, lists, tests)
-            done += frontier.size
+            done += frontier.most
 
     def _parts(
         self, given: Sequence[Lists]
@@ -106,7 +100,7 @@ class FrontierExpansion:
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
-        choices = [one if isinstance(one, ListEntries) else self._entry(one) for one in given]
+        choices = [one if isinstance(one, ListEntries) else self.entry(one) for one in given]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return
@@ -132,13 +126,14 @@ class FrontierExpansion:
         """The number of values of each row: the length of its list, or counted during the search;
         None if values have weights other than one and several lists decide. With `total`, a device
         may give their sum instead."""
-        usable, covered = self._reused(step, self.frontier)
+        usable = None if step.reuse is None else self.reusable(step)
+        covered = step.reuse.covers if usable is not None and step.reuse is not None else ()
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
             if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
                 return None
             once = self._shared(step, tests)
             return self._counted(step, tests, total) if once is None else once.lengths
-        lists = self._entry(self._choices(step)[0])
+        lists = self.entry(self.choices(step, plain=True)[0])
         if lists.source == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
@@ -151,18 +146,23 @@ class FrontierExpansion:
 
     def _counted(self, step: Join, tests: Sequence[Comparison], total: bool) -> Array | int:
         """Counts the values of each row by look-ups, without materialising them."""
-        ops, choices = self.ops, self._choices(step)
+        if not total and self.frontier.ahead is not None:
+            self.frontier.settle()
+        ops, choices = self.ops, self.choices(step)
         fused = self._fused(step, choices, tests, "count" if total else "counts")
         if fused is not None:
             level, _ = fused
             found = level.count() if total else level.counts()
             self._tried(level.tried)
             return found
-        counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
+        if ops.fused is not None:
+            self.frontier.settle()
+            choices = self.choices(step, plain=True)
+        counts: Array = ops.xp.zeros(self.frontier.most, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(choices):
-            sought, _ = _others(self._lookups(step, frontier, lists.source), lists.source)
-            tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-            mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
+            sought, _ = _others(self.lookups(step, frontier, lists.source), lists.source)
+            tested = [(op, self.keys(expr, frontier)) for op, expr in tests]
+            mine = counts if rows is None else ops.xp.zeros(frontier.most, dtype=ops.xp.int64)
             for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
                 starts, lengths = lists.starts[low:high], lists.lengths[low:high]
                 if take >= 0:
@@ -174,22 +174,49 @@ class FrontierExpansion:
                 counts[rows] = mine
         return counts
 
+    def _only_roots(self, step: Join) -> bool:
+        return step.reuse is None and all(part.depth == 0 for part in step.participants)
+
     def _all_roots(self, step: Join, values: Array) -> Iterator[Frontier]:
         """The one row of the frontier, times all values of the roots."""
         xp, frontier = self.ops.xp, self.frontier
-        asked = any(self._asks(part) for part in step.participants)
-        for _, _, skip, take, size in self.walk.pieces(xp.full(1, len(values)), len(values)):
+        asked = any(self.asks(part) for part in step.participants)
+
+        def child_of(start: int, end: int) -> Frontier:
+            own: dict[Key, Array] = {step.variable: values[start:end]}
+            child = Frontier(end - start, frontier, xp.zeros(end - start, dtype=xp.int32), own)
+            places = {}
+            for place, known in enumerate(self.roots(step)[1] if asked else ()):
+                places[place] = xp.arange(start, end) if known is None else known[start:end]
+            self._add_nodes(step, child, places)
+            child.level, child.whole = step.variable, end - start == len(values)
+            child.distinct = True
+            return child
+
+        limits, count = self.walk.limits, len(values)
+        for skip in range(0, count, limits.chunk):
+            size = min(limits.chunk, count - skip)
+            limits.look(size)
             if skip:
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None and not wanted[0]:
                     return
+                if self._deeper is not None and self._deeper(1, child_of(skip, count)):
+                    self.tried += count - skip
+                    return
             self.tried += size
-            own: dict[Key, Array] = {step.variable: values[skip : skip + size]}
-            child = Frontier(size, frontier, xp.zeros(size, dtype=xp.int64), own)
-            self._add_nodes(step, child, {ROOTS: xp.arange(skip, skip + size)} if asked else {})
-            child.level, child.whole = step.variable, take < 0
-            yield child
+            if size == count:
+                yield child_of(0, count)
+                return
+            with limits.watch.innermost.within(skip / count, (skip + size) / count):
+                yield child_of(skip, skip + size)
+
+    def _handed(self, frontier: Frontier, first: int | None) -> bool:
+        """Whether the rows from this one on (None: within a list) have run deeper."""
+        if self._deeper is None or first is None:
+            return False
+        return self._deeper(0, frontier.take(self.ops.xp.arange(first, frontier.size)))
 
     def _fused(
         self, step: Join, choices: Sequence[Lists], tests: Sequence[Comparison], way: str
@@ -198,36 +225,54 @@ class FrontierExpansion:
         if self.ops.fused is None:
             return None
         frontier, chunk = self.frontier, self.walk.limits.chunk
-        lookups = self._lookups(step, frontier, choices[0].source)
+        lookups = self.lookups(step, frontier, choices[0].source, fused=True)
         given = [Choice(lists, lookups.pop(lists.source)) for lists in choices]
-        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-        level = self.ops.fused(given, list(lookups.values()), tested, way, chunk)
+        tested = [(op, self.entries(expr, frontier)) for op, expr in tests]
+        rows = frontier.most, frontier.ahead
+        level = self.ops.fused(given, list(lookups.values()), tested, way, chunk, *rows)
         sources = [*(lists.source for lists in choices), *lookups]
         return None if level is None else (level, sources)
+
+    def _has_nodes(self, step: Join) -> bool:
+        """Whether a level's kernel itself gives the nodes of its rows, so that nothing is gathered
+        for them, and no weights."""
+        tries = [self.walk.tries[part.trie] for part in step.participants]
+        if self.met is not None or any(trie.weights is not None for trie in tries):
+            return False
+        if not any(part.depth == 0 for part in step.participants):
+            return True
+        return all(places is None for places in self.roots(step)[1])
 
     def _tried(self, entries: int) -> None:
         self.tried += entries
         self.walk.limits.look(entries)
 
     def _expand_fused(
-        self, step: Join, level: LevelKernel, sources: Sequence[int]
+        self, step: Join, level: LevelKernel, sources: Sequence[int], ahead: bool = False
     ) -> Iterator[Frontier]:
         limits, frontier = self.walk.limits, self.frontier
-        start, more = 0, True
+        start, more, row = 0, True, None
         while more:
             if start:
+                if self._handed(frontier, row):
+                    return
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None:
                     level.leave_out(wanted, start)
                     start = 0
             begun = level.tried
-            found = level.expand(start, limits.chunk)
-            self._tried(level.tried - begun)
+            found = level.expand(start, limits.chunk, ahead)
             child = Frontier(len(found.values), frontier, found.rows, {step.variable: found.values})
+            child.level, child.whole, child.ahead = step.variable, found.whole, found.ahead
+            child.within = level.within
             self._add_nodes(step, child, {sources[n]: at for n, at in found.places.items()})
-            child.level, child.whole = step.variable, found.whole
-            start, more = found.stop, found.stop < level.total
+            if found.ahead is not None:
+                yield child
+                self._tried(level.tried)
+                return
+            self._tried(level.tried - begun)
+            start, more, row = found.stop, found.stop < level.total, found.row
             if not more and not begun:
                 yield child
                 return
@@ -243,6 +288,8 @@ class FrontierExpansion:
             return None
         if any(tries[part.trie].weights is not None for part in step.participants):
             return None
+        if self.frontier.sought:
+            return None  # rows differ in what is sought
         read: set[Key] = {part.trie for part in below}
         for _, expr in (*step.cuts, *tests):
             read |= slots(expr)
@@ -251,7 +298,7 @@ class FrontierExpansion:
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = [inner._entry(lists) for lists in inner._choices(step)]
+        choices = [inner.entry(lists) for lists in inner.choices(step)]
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
@@ -266,144 +313,16 @@ class FrontierExpansion:
         level = self.met.lists(ops)
         return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _entry(self, lists: Lists) -> ListEntries:
-        """These lists with where each begins and ends."""
-        if isinstance(lists, ListEntries):
-            return lists
-        found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
-        return ListEntries(lists.values, *found, source=lists.source)
-
-    def _choices(self, step: Join) -> list[Lists]:
-        """The lists that may be expanded, restricted to the ranges of the cuts."""
-        frontier = self.frontier
-        choices: list[Lists] = []
-        reused, covered = self._reused(step, frontier)
-        if reused is not None and step.reuse is not None:
-            cuts = [cut for at, cut in enumerate(step.cuts) if at not in step.reuse.implied]
-            choices.append(self._reuse_lists(step.reuse.variable, reused, cuts))
-        for place, part in enumerate(step.participants):
-            if part.depth == 0 or place in covered:
-                continue
-            level = self.walk.tries[part.trie].levels[part.depth]
-            bounds = [
-                (op, self._keys(bound, frontier))
-                for at, (op, bound) in enumerate(step.cuts)
-                if (place, at) not in step.implied
-            ]
-            parents = frontier.column(part.trie)
-            if self.ops.fused is None:
-                found = self.ops.ranges(level, parents, bounds)
-                choices.append(ListEntries(level.values, *found, source=place))
-            else:
-                choices.append(ListRanges(level, parents, bounds, place))
-        if not choices:
-            choices.append(self._root_lists(step))
-        return choices
-
-    def _keys(self, expr: Expr, frontier: Frontier) -> Array:
-        (keys,) = frontier.values([expr], self.ops, self.walk.scope)
-        return keys
-
-    def _clip(self, op: str, starts: Array, ends: Array, bound: Array) -> tuple[Array, Array]:
-        xp = self.ops.xp
-        if op in ("<", "<="):
-            return starts, xp.minimum(ends, bound)
-        return xp.maximum(starts, bound), ends
-
-    def _root_lists(self, step: Join) -> ListEntries:
-        """All rows use the same list: the intersection of the roots."""
-        xp = self.ops.xp
-        values = self._roots(step)[0].values
-        size = self.frontier.size
-        starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
-        total: int | None = size * len(values)
-        for at, (op, expr) in enumerate(step.cuts):
-            if all((place, at) not in step.implied for place in range(len(step.participants))):
-                bound = self._keys(expr, self.frontier)
-                side = "right" if op in ("<=", ">") else "left"
-                at_bound = xp.searchsorted(values, bound, side=side)
-                starts, ends = self._clip(op, starts, ends, at_bound)
-                total = None
-        lengths = ends if total is not None else xp.maximum(ends - starts, 0)
-        return ListEntries(values, starts, lengths, total, source=ROOTS)
-
-    def _roots(self, step: Join) -> Roots:
-        found = self.walk.roots.get(id(step))
-        if found is None:
-            parts = [part for part in step.participants if part.depth == 0]
-            levels = [self.walk.tries[part.trie].levels[0] for part in parts]
-            if all(level is levels[0] for level in levels):  # skipped for identical tries
-                found = levels[0], [None] * len(levels)
-            else:
-                lists = [level.values for level in levels]
-                self.walk.limits.look((len(lists) - 1) * min(map(len, lists)))
-                values, positions = self.ops.intersect(lists)
-                bounds = self.ops.xp.arange(2) * len(values)
-                found = self.ops.level_of(values, bounds), positions
-            if step.least and len(parts) == len(step.participants):
-                found = self._long_enough(step, *found)
-            self.walk.roots[id(step)] = found
-        return found
-
-    def _long_enough(
-        self, step: Join, level: TrieLevel, positions: Sequence[Array | None]
-    ) -> Roots:
-        """The values of roots whose lists below have as many values as the step needs."""
-        xp = self.ops.xp
-        marks = xp.ones(len(level), dtype=bool)
-        for place, least in step.least:
-            lengths = xp.diff(self.walk.tries[step.participants[place].trie].levels[1].offsets)
-            at = positions[place]
-            marks &= (lengths if at is None else lengths[at]) >= least
-        kept = self.ops.survivors(marks)
-        bounds = xp.arange(2) * len(kept)
-        places = [kept if at is None else at[kept] for at in positions]
-        return self.ops.level_of(level.values[kept], bounds), places
-
-    def _reused(
-        self, step: Join, frontier: Frontier
-    ) -> tuple[Reused, Sequence[int]] | tuple[None, Sequence[int]]:
-        """The list of an earlier level, unless a chunk has cut one of its lists; and the places of
-        the participants that it covers."""
-        if step.reuse is None:
-            return None, ()
-        variable = step.reuse.variable
-        level: Frontier | None = frontier
-        while level is not None and level.level != variable:
-            level = level.parent
-        if level is None or not level.whole:
-            return None, ()
-        assert level.rows is not None
-        number = "@" + variable
-        if number not in level.columns:
-            level.columns[number] = self.ops.xp.arange(level.size)
-        own = frontier.column(number)
-        return Reused(level.lists(self.ops), level.rows[own], own), step.reuse.covers
-
-    def _reuse_lists(
-        self, variable: str, reused: Reused, cuts: Sequence[Comparison]
-    ) -> ListEntries:
-        level, parents, own = reused.level, reused.parents, reused.own
-        starts, ends = level.offsets[parents], level.offsets[parents + 1]
-        for op, expr in cuts:
-            if isinstance(expr, Slot) and expr.name == variable:
-                # The bound is this row's own entry of the list, so its position is known.
-                at_bound = own + 1 if op in ("<=", ">") else own
-            else:
-                bound = self._keys(expr, self.frontier)
-                at_bound = self.ops.bound_in(level, parents, bound, op in ("<=", ">"))
-            starts, ends = self._clip(op, starts, ends, at_bound)
-        lengths = self.ops.xp.maximum(ends - starts, 0)
-        return ListEntries(level.values, starts, lengths, source=REUSED)
-
     def _expand(
         self, step: Join, frontier: Frontier, lists: ListEntries, tests: Sequence[Comparison]
     ) -> Iterator[Frontier]:
         ops = self.ops
-        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
-        sought, names = _others(self._lookups(step, frontier, lists.source), lists.source)
+        tested = [(op, self.keys(expr, frontier)) for op, expr in tests]
+        sought, names = _others(self.lookups(step, frontier, lists.source), lists.source)
         placed = lists.source in names
         for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
+            if low and self._handed(frontier, None if skip else low):
+                return
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
             if not whole:
@@ -424,33 +343,6 @@ class FrontierExpansion:
             child.level, child.whole = step.variable, whole
             yield child
 
-    def _lookups(self, step: Join, frontier: Frontier, expanded: int) -> dict[int, Lookup]:
-        """Where values may be looked up, by source: in lists, then in the roots. `expanded`: the
-        source of the lists that are expanded, or of one of several."""
-        if expanded == SHARED:
-            assert self.met is not None
-            return {SHARED: Lookup(self.met.lists(self.ops), None, True)}
-        found: dict[int, Lookup] = {}
-        reused, covered = self._reused(step, frontier)
-        if reused is not None:
-            found[REUSED] = Lookup(reused.level, reused.parents, False)
-        roots = False
-        for place, part in enumerate(step.participants):
-            if part.depth == 0:
-                roots = True
-            elif place not in covered:
-                level = self.walk.tries[part.trie].levels[part.depth]
-                found[place] = Lookup(level, frontier.column(part.trie), self._asks(part))
-        if roots:
-            asked = any(self._asks(part) for part in step.participants if part.depth == 0)
-            found[ROOTS] = Lookup(self._roots(step)[0], None, asked)
-        return found
-
-    def _asks(self, part: Participant) -> bool:
-        """Whether the position in a participant's trie is needed afterwards."""
-        trie = self.walk.tries[part.trie]
-        return part.depth + 1 < len(trie.levels) or trie.weights is not None
-
     def _add_nodes(self, step: Join, child: Frontier, places: dict[int, Array]) -> None:
         """Adds the current node of each trie to the rows that were found. `places`: their positions
         in lists, by source."""
@@ -463,7 +355,7 @@ class FrontierExpansion:
         at_roots = places.pop(ROOTS, None)
         if at_roots is not None:
             roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
-            for place, known in zip(roots, self._roots(step)[1], strict=True):
+            for place, known in zip(roots, self.roots(step)[1], strict=True):
                 places[place] = at_roots if known is None else known[at_roots]
         for place, part in enumerate(step.participants):
             trie = tries[part.trie]
@@ -473,60 +365,3 @@ class FrontierExpansion:
                 elif trie.weights is not None:
                     # In the level's own frontier, where deeper levels look it up.
                     columns[WEIGHT] = child.weighed(self.ops, trie.weights[places[place]])
-
-    # --------------------------------------------------------------------------- generate
-
-    def generate(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
-        """Yields the frontier times given values, or times a range."""
-        if step.span is not None:
-            yield from self._range(step, rest)
-            return
-        xp, frontier = self.ops.xp, self.frontier
-        columns = frontier.values(step.values, self.ops, self.walk.scope)
-        news = []
-        for at, column in enumerate(columns):
-            new = xp.ones(frontier.size, dtype=bool)
-            for earlier in columns[:at]:
-                new &= column != earlier  # {y, z} has one element where y = z
-            news.append(new)
-        lengths = xp.full(frontier.size, len(columns))
-        values, fresh = xp.concatenate(columns), xp.concatenate(news)
-        for rows, positions in self._pieces(lengths):
-            places = positions * frontier.size + rows
-            left = self.ops.survivors(fresh[places])
-            yield self._generated(step, rows[left], values[places[left]])
-
-    def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
-        assert step.span is not None
-        xp = self.ops.xp
-        bounds = self.frontier.values(step.span, self.ops, self.walk.scope)
-        start, stop, stride = (bound.astype(xp.int64) for bound in bounds)
-        still = stride == 0
-        if bool(still.any()):
-            error = EvaluationError("the step of a range is 0", step.place)
-            bad = self.ops.survivors(still)
-            self.walk.fail(step, rest, self.frontier.take(bad), error)
-            good = self.ops.survivors(~still)
-            self.frontier = self.frontier.take(good)
-            start, stop, stride = start[good], stop[good], stride[good]
-        # Unsigned, because the distance of two ints may exceed an int.
-        rising = stride > 0
-        some = xp.where(rising, start < stop, start > stop)
-        distance = xp.where(rising, stop - start, start - stop).astype(xp.uint64)
-        step_size = xp.where(rising, stride, -stride).astype(xp.uint64)
-        lengths = xp.minimum((distance - 1) // step_size, _LONGEST - 1).astype(xp.int64) + 1
-        lengths = xp.where(some, lengths, 0)
-        for rows, positions in self._pieces(lengths):
-            yield self._generated(step, rows, start[rows] + stride[rows] * positions)
-
-    def _pieces(self, lengths: Array) -> Iterator[tuple[Array, Array]]:
-        ops = self.ops
-        for low, high, skip, take, size in self.walk.pieces(lengths):
-            mine = lengths[low:high] if take < 0 else ops.xp.full(1, take)
-            rows, positions = ops.expand(ops.xp.full(len(mine), skip), mine, size)
-            self.tried += len(rows)
-            yield rows + low, positions
-
-    def _generated(self, step: Generate, rows: Array, values: Array) -> Frontier:
-        child = Frontier(len(values), self.frontier, rows, {step.variable: values})
-        return self.walk.probe(child, values, step.participants)

@@ -7,14 +7,14 @@ columns are gathered through the parents on demand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.ops import Ops
-from gdatalog.plan.join_plan import Expr, Slot, slots
+from gdatalog.executors.ops import Ops, RowsAhead
+from gdatalog.plan.join_plan import Expr, Slot, Step, slots
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import TrieLevel
+from gdatalog.storage.trie import KEPT_WHOLE, Through, TrieLevel
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
@@ -29,14 +29,44 @@ FAR = 8  # frontiers, above which a column that was found is remembered
 
 @dataclass(slots=True, eq=False)
 class Frontier:
-    size: int
+    """`most`: how many rows there are or, if they are `ahead`, at most. Then the rows and columns
+    of this frontier are longer than that, until something asks for its `size`."""
+
+    most: int
     parent: Frontier | None = None
     rows: Array | None = None  # None: the parent's rows, one to one
     columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
     level: str | None = None  # the variable whose lists this frontier is
     whole: bool = True  # whether those lists are whole: no chunk cuts one
+    distinct: bool = False  # whether all rows have different nodes in its columns
+    # Levels of tries in which each parent row has a list of its own, with all its values here.
+    within: Sequence[TrieLevel] = ()
+    ahead: RowsAhead | None = None
+    # The variables whose values the next level's kernel seeks in roots, by the number of the trie.
+    sought: dict[int, str] = field(default_factory=dict)
     _gathered: dict[Key, Array] = field(default_factory=dict)  # cached columns of ancestors
     _lists: TrieLevel | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of rows. Waits for the device if they are ahead."""
+        if self.ahead is not None:
+            self.settle()
+        return self.most
+
+    def settle(self) -> None:
+        """Waits for the number of rows that are ahead."""
+        if self.ahead is None:
+            return
+        count, self.ahead = self.ahead.settled(), None
+        spare = self.most > max(KEPT_WHOLE, 4 * count)
+
+        def cut(array: Array) -> Array:
+            return array[:count].copy() if spare else array[:count]  # a copy frees the rest
+
+        assert self.rows is not None
+        self.most, self.rows = count, cut(self.rows)
+        self.columns = {key: cut(column) for key, column in self.columns.items()}
 
     def has(self, key: Key) -> bool:
         frontier: Frontier | None = self
@@ -52,6 +82,8 @@ class Frontier:
         frontier: Frontier | None = self
         found: Array | None = None
         while frontier is not None:
+            if frontier.ahead is not None:
+                frontier.settle()
             found = frontier.columns.get(key)
             if found is None:
                 found = frontier._gathered.get(key)
@@ -66,6 +98,22 @@ class Frontier:
         if len(below) > FAR:
             self._gathered[key] = found
         return found
+
+    def entries(self, key: Key) -> Array | Through:
+        """A column as kernels read it, which may be ahead."""
+        frontier, through = self, list[Array]()
+        while frontier.rows is not None and frontier.parent is not None:
+            found = frontier.columns.get(key)
+            if found is None and not through and frontier.ahead is None:
+                found = frontier._gathered.get(key)
+            if found is not None:
+                return Through(found, tuple(through)) if through else found
+            if through and frontier.ahead is None:
+                break
+            through.insert(0, frontier.rows)
+            frontier = frontier.parent
+        found = frontier.column(key)
+        return Through(found, tuple(through)) if through else found
 
     def take(self, rows: Array) -> Frontier:
         return Frontier(len(rows), self, rows)
@@ -107,10 +155,19 @@ class Frontier:
     def lists(self, ops: Ops) -> TrieLevel:
         """This level's values as lists, one for each parent row."""
         if self._lists is None:
-            assert self.parent is not None and self.rows is not None and self.level is not None
+            assert self.parent is not None and self.level is not None
+            self.settle()
             bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
             self._lists = ops.level_of(self.columns[self.level], bounds)
         return self._lists
+
+
+class DeeperLoops(Protocol):
+    """What takes rows of a level that are more than a chunk."""
+
+    def take(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Any, /) -> bool:
+        """Runs the steps from `at` on over the rows of a frontier, depth-first, into a sink; False
+        if it cannot."""
 
 
 # The intersection of root lists, and the position of each of its values in each of them (None: the

@@ -22,6 +22,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.failures import describe_failure
 from gdatalog.executors.frontier import WEIGHT, FailedRows, Frontier, Key
+from gdatalog.executors.generation import FrontierGeneration
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchReduction, BranchRows
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
@@ -69,15 +70,22 @@ class Levelwise(LevelWalk):
     ) -> Generator[tuple[int, Frontier], None, None] | None:
         """Runs steps up to the next one that extends rows: yields its output in pieces, and the
         next step."""
-        while frontier.size and not sink.done:
+        while frontier.most and not sink.done:
             if at == len(steps):
-                sink.emit(frontier)
+                if frontier.ahead is None or frontier.size:
+                    sink.emit(frontier)
                 return None
             step = steps[at]
-            self.limits.look(frontier.size)
+            self.limits.look(0 if frontier.ahead is not None else frontier.most)
             started = perf_counter()
             if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
+            if isinstance(step, p.Seek) and self.seen is None and self.ops.fused is not None:
+                sought = self._sought_later(steps, at)
+                if sought in frontier.columns:
+                    frontier.sought |= {part.trie: sought for part in step.participants}
+                    at += 1
+                    continue
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
                 self._note(step, frontier.size, frontier.size, narrowed.size, started)
@@ -89,6 +97,20 @@ class Levelwise(LevelWalk):
         assert self.seen is not None
         more = StepCounts(came, tried, went, perf_counter() - started)
         self.seen.setdefault(id(step), StepCounts()).add(more)
+
+    def _sought_later(self, steps: Sequence[p.Step], at: int) -> str:
+        """The variable that a step seeks in roots, if the kernel of the next level may do so: rows
+        without it have no list there. Else empty."""
+        step, following = (*steps[at : at + 2], None, None)[:2]
+        if not isinstance(step, p.Seek) or not isinstance(following, p.Join):
+            return ""
+        covered = () if following.reuse is None else following.reuse.covers
+        own = [part for place, part in enumerate(following.participants) if place not in covered]
+        for part in step.participants:
+            below = p.Participant(part.trie, part.depth + 1)
+            if part.depth or self.tries[part.trie].weights is not None or below not in own:
+                return ""
+        return step.value.name if isinstance(step.value, p.Slot) else ""
 
     # --------------------------------------------------------------------------- narrower
 
@@ -177,12 +199,20 @@ class Levelwise(LevelWalk):
         self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> Generator[tuple[int, Frontier], None, None]:
         """Yields a step's output rows in pieces, and the step that follows."""
-        step = steps[at]
-        expansion = FrontierExpansion(self, frontier, sink)
+        step, deeper = steps[at], None
+        if self.deeper is not None:
+            take, place = self.deeper.take, at
+
+            def deeper(skipped: int, rows: Frontier) -> bool:
+                return take(steps, place + skipped, rows, sink)
+
+        expansion: FrontierGeneration | FrontierExpansion
         if isinstance(step, p.Generate):
+            expansion = FrontierGeneration(self, frontier)
             children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, p.Join)
+            expansion = FrontierExpansion(self, frontier, sink, deeper)
             # A profile measures each step separately.
             tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
@@ -200,8 +230,12 @@ class Levelwise(LevelWalk):
                         (went,) = [values] if isinstance(values, int) else self.ops.totals(values)
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
-            children = expansion.join(step, tests)
             at += len(tests)
+            ahead = False
+            if self.seen is None and self.ops.fused is not None:
+                after = at + 1 + (self._sought_later(steps, at + 1) == step.variable)
+                ahead = after < len(steps) and isinstance(steps[after], p.Join)
+            children = expansion.join(step, tests, ahead)
         for child in children:
             if self.seen is not None:
                 self._note(step, 0, expansion.tried, child.size, started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.plan.join_plan import Expr
 from gdatalog.storage.row_ops import RowOps
@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
 
 
+class RowsAhead(Protocol):
+    """Rows that a device makes, whose number the host has not read yet."""
+
+    def settled(self) -> int:
+        """How many there are. Waits for the device."""
+
+
 class RowsOfKernel(Protocol):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
-    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+    list's number; the entry to go on from, and the row that begins there, if one does; and whether
+    the lists of these rows are whole. If the rows are `ahead`, arrays are longer, and nothing else
+    is known."""
 
     @property
     def rows(self) -> Array: ...
@@ -32,19 +41,28 @@ class RowsOfKernel(Protocol):
     def stop(self) -> int: ...
 
     @property
+    def row(self) -> int | None: ...
+
+    @property
     def whole(self) -> bool: ...
+
+    @property
+    def ahead(self) -> RowsAhead | None: ...
 
 
 class LevelKernel(Protocol):
     """A level that a device expands by one kernel: from the shortest list of each row, as
     `intersect_lists` does from given ones. `total`: how many entries these lists have, known after
-    a call; `tried`: how many of them were looked at."""
+    a call; `tried`: how many of them were looked at; `within`: the levels of tries in which each
+    row has a list of its own."""
 
     total: int
     tried: int
+    within: Sequence[TrieLevel]
 
-    def expand(self, start: int, room: int, /) -> RowsOfKernel:
-        """The rows from entry `start` on, at most `room`."""
+    def expand(self, start: int, room: int, ahead: bool, /) -> RowsOfKernel:
+        """The rows from entry `start` on, at most `room`; `ahead`: the host need not wait for their
+        number if all have room."""
 
     def leave_out(self, wanted: Array, start: int, /) -> None:
         """Drops the entries before `start`, and the lists that are not wanted."""
@@ -56,7 +74,11 @@ class LevelKernel(Protocol):
         """How many entries remain."""
 
 
-Fused = Callable[[Sequence[Choice], Sequence[Lookup], ValueTests, str, int], LevelKernel | None]
+# Of choices, other look-ups, tests, the way, the rows of a chunk, and those of the frontier.
+Fused = Callable[
+    [Sequence[Choice], Sequence[Lookup], ValueTests, str, int, int, Any],
+    LevelKernel | None,
+]
 
 
 class Ops(RowOps, Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import FailedRows, Frontier, Roots
+from gdatalog.executors.frontier import DeeperLoops, FailedRows, Frontier, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
@@ -95,6 +95,7 @@ class LevelWalk(ABC):
     thresholds: Thresholds = Thresholds()
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
+    deeper: DeeperLoops | None = None
 
     @abstractmethod
     def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
@@ -398,6 +399,7 @@ class Bag(Sink):
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
         self.only_total = self.only_counts and not keys
+        self.total: int | None = None  # if it is to be collected here, apart from the gathering
 
     divisible = True
 
@@ -430,7 +432,10 @@ class Bag(Sink):
         self.gathering.add(columns, len(some), {}, product[some])  # counts read no targets
 
     def emit_total(self, total: int) -> None:
-        self.gathering.add_total(total)
+        if self.total is None:
+            self.gathering.add_total(total)
+        else:
+            self.total += total
 
 
 class Hits(Sink):

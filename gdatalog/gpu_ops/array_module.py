@@ -54,7 +54,8 @@ class ArrayModule:
 
     def zeros(self, shape: Shape, dtype: Any = _FLOAT) -> Array:
         made = self.ndarray(shape, dtype)
-        made.fill(0)
+        if made.nbytes:
+            self.driver.clear(made)  # a quarter of the time of CuPy's `fill`
         return made
 
     def zeros_like(self, a: Array) -> Array:

@@ -49,6 +49,8 @@ STATE = {
     "meet": "sync(t)",
     "add_local": "add_local({0}, {1}, {2}, work.trouble)",
     "add_checked": "add_checked({0}, {1}, work.trouble)",
+    "hold_list": "hold_list(t, held, held_now, read_only({0}), {1}, {2})",
+    "has_held": "({0} != 0 ? holds_key(held, held_now, {4}) : has({1}, {2}, {3}, {4}))",
     "put": "{0}[{1}] = {2}",
 }
 OPERATORS = {
@@ -74,6 +76,7 @@ class Spoken:
     counts: bool = False  # whether tables of counts are used
     teams: bool = False  # whether the tiles of a block may take units together
     team: Team | None = None  # the loops for which they do
+    holds: bool = False  # whether lists are held in shared memory
     entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
     _renamed: dict[str, str] = field(default_factory=dict)  # names in C++, if they differ
@@ -138,13 +141,16 @@ class Spoken:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
+            self.holds = self.holds or name == "hold_list"
             self.counts = self.counts or name in ("add_local", "add_checked")
             if name == "next_task":
                 texts.append("LANES" if self.entries else "1")
             if name == "next_task" and self.team is not None:
                 table, values = self.team.table, self.team.values
                 own = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
-                words = f"t, run, work, team_words, {texts[0]}, {own}, {self.team.length}"
+                words = (
+                    f"t, run, work, team_words, team_keys, {texts[0]}, {own}, {self.team.length}"
+                )
                 return f"next_of_team({words})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"

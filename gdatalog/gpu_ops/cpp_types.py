@@ -14,7 +14,7 @@ STATE_NAMES = {
 }  # fmt: skip
 OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
 BOOLS = frozenset(
-    {"begin_unit", "ended", "few_keys", "has", "has_bit", "late", "leads", "next_task"}
+    {"begin_unit", "ended", "few_keys", "has", "has_bit", "has_held", "late", "leads", "next_task"}
     | {"whole_lists"}
 )
 

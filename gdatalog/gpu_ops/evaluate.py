@@ -24,7 +24,7 @@ from gdatalog.cpu_ops.expressions import (
     to_keys,
     to_values,
 )
-from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, chosen, extreme_symbol
+from gdatalog.cpu_ops.functions import EQUALITY, EXTREMES, Functions, extreme_symbol
 from gdatalog.gpu_ops.byte_marks import DeviceByteMarks
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, RowOperations
@@ -123,8 +123,6 @@ class ExpressionOperations(RowOperations):
             values = to_values(self._constant(key), expr.type)
             return values, self.xp.ones(1, dtype=bool) if fails else None
         assert isinstance(expr, Apply)
-        if expr.function == "if":
-            return chosen(self.xp, *[self._values(arg, columns, scope) for arg in expr.args])
         kind = expr.args[0].type
         ordered = expr.function in self.functions.order
         symbols = "symbol" in (arg.type for arg in expr.args)

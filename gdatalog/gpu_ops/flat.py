@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 
 from gdatalog.codegen.function_trees import called
+from gdatalog.gpu_ops.cpp_types import assigned_in
 from gdatalog.gpu_ops.head_counts import HeadCount, count_of
-from gdatalog.gpu_ops.heads import head_of, looks
+from gdatalog.gpu_ops.heads import head_of, looks, reads
 from gdatalog.records import dataclass
 
 
@@ -31,6 +32,17 @@ class Flat:
     bounds: tuple[ast.expr, ast.expr]
     body: tuple[ast.stmt, ...]
     counted: HeadCount | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether counts are only added up, and their second list is found by the entry's value."""
+        counted = self.counted
+        if counted is None or called(counted.call) != "count_common":
+            return False
+        own = set(assigned_in(counted.statements))
+        (_, _, first, _, _, second), tail = counted.call.args, counted.tail
+        sums = len(tail) == 1 and isinstance(tail[0], ast.AugAssign)
+        return sums and not reads(first) & own and bool(reads(second) & own)
 
 
 def flat_of(loop: ast.For) -> Flat | None:

@@ -14,25 +14,96 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import LevelText, ListsText
+from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText
 from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array, Arrays
-from gdatalog.storage.trie import Choice, ListRanges, Lookup, ValueTests
+from gdatalog.storage.trie import (
+    KEPT_WHOLE,
+    Choice,
+    ListEntries,
+    ListRanges,
+    ListRuns,
+    Lookup,
+    TrieLevel,
+    ValueTests,
+)
 
 # Candidates of a launch: a bound of the memory for sums, and of the time until a query is stopped.
 AT_ONCE = 1 << 32
-SMALL = 1 << 18  # entries of an array that is kept whole if few of them are used
+
+
+class UncountedRows:
+    """Rows that a kernel makes, whose number is in its `state`. `before`: those that it reads."""
+
+    def __init__(self, level: FusedLevel, state: Array) -> None:
+        self.level, self.state, self.before = level, state, level.ahead
+        self.count = -1  # unknown
+
+    def settled(self) -> int:
+        """How many there are. Waits for the device."""
+        if self.count < 0:
+            listed(self.level.ops, self)
+        return self.count
+
+
+def listed(ops: Arrays, ahead: UncountedRows | None, *arrays: Array) -> list[Any]:
+    """The entries of short arrays, and the numbers of rows ahead, in one round trip."""
+    unknown: list[UncountedRows] = []
+    while ahead is not None and ahead.count < 0:
+        unknown.append(ahead)
+        ahead = ahead.before
+    found = ops.listed(*arrays, *(each.state[:HEAD] for each in unknown))
+    for each, (_, count, _, total) in zip(unknown, found[len(arrays) :], strict=True):
+        each.count, each.level.total, each.level.tried = count, total, total
+    return found[: len(arrays)]
+
+
+class LevelTexts:
+    """The sources of levels of one shape."""
+
+    def __init__(
+        self,
+        given: LevelArguments,
+        choices: Sequence[Choice],
+        others: Sequence[Lookup],
+        tests: ValueTests,
+    ) -> None:
+        self.lists = ListsText(given, choices)
+        self.level = LevelText(given, choices, others, tests)
+        self._sources: dict[object, dict[str, str]] = {}
+
+    def sources(self, way: str, types: tuple[np.dtype[Any], ...]) -> dict[str, str]:
+        """The sources of kernels by name; `types`: those of the values and places that the kernel
+        writes, if the `way` is to expand."""
+        found = self._sources.get((way, types))
+        if found is None:
+            found = self._sources[way, types] = {"lists_of_rows": self.lists.text}
+            if types:
+                value, *places = [TYPES[str(kind)] for kind in types]
+                found["expand_level"] = self.level.expanding(value, places)
+            else:
+                found["count_level"] = self.level.counting(way == "counts")
+        return found
+
+
+_TEXTS: dict[object, LevelTexts] = {}  # by the shape of a level's arguments
+MOST_TEXTS = 512
 
 
 class FusedRows(NamedTuple):
     """Rows of a level: the numbers of their parents, their values, and their places in lists by the
-    list's number; the entry to go on from; and whether the lists of these rows are whole."""
+    list's number; the entry to go on from, and the row that begins there, if one does; and whether
+    the lists of these rows are whole. If the rows are `ahead`, arrays are longer, and nothing else
+    is known."""
 
     rows: Array
     values: Array
     places: dict[int, Array]
     stop: int
+    row: int | None
     whole: bool
+    ahead: UncountedRows | None = None
 
 
 class FusedLevel:
@@ -45,38 +116,56 @@ class FusedLevel:
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        rows: int,
+        ahead: UncountedRows | None = None,
     ) -> None:
-        self.ops, self.choices = ops, choices
+        """`rows`: how many rows are expanded; at most, if they are `ahead`."""
+        choices = [self._with_room(ops, choice, rows, len(choices)) for choice in choices]
+        self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
-        self._lists, self._text = ListsText(choices), LevelText(choices, others, tests)
+        given = LevelArguments(choices, others, tests)
+        texts = _TEXTS.get(given.shape)
+        if texts is None:
+            if len(_TEXTS) >= MOST_TEXTS:
+                _TEXTS.clear()
+            texts = _TEXTS[given.shape] = LevelTexts(given, choices, others, tests)
+        self._texts, self._values = texts, given.values
         self._lookups = [*(choice.lookup for choice in choices), *others]
         lists = [choice.lists for choice in choices]
         self._value = np.result_type(*(one.values.dtype for one in lists))
-        first = lists[0]
-        self._rows = len(first.parents if isinstance(first, ListRanges) else first.lengths)
         sizes = []
         for one in lists:
-            if isinstance(one, ListRanges):
-                sizes.append(self._rows * one.level.longest)
-            elif one.size is not None:
-                sizes.append(one.size)
+            if isinstance(one, ListEntries):
+                sizes += [] if one.size is None else [one.size]
+            elif isinstance(one, ListRanges):
+                sizes.append(rows * one.level.longest)
+                if one.times:
+                    sizes.append(len(one.level) if one.times == 1 else one.level.squares)
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
+        ranges = [one for one in lists if isinstance(one, ListRanges)]
+        self.within: Sequence[TrieLevel] = [one.level for one in ranges if one.times == 1]
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin
         self._ends: Array | None = None
         self._cut = False  # whether lists have been cut
 
+    @staticmethod
+    def _with_room(ops: Arrays, choice: Choice, rows: int, choices: int) -> Choice:
+        """A choice, with room for what other kernels of the level read of it."""
+        lists, xp = choice.lists, ops.xp
+        if not isinstance(lists, ListRuns) or choices == 1:
+            return choice
+        ends = xp.empty(rows, dtype=xp.int32), xp.empty(rows, dtype=xp.int32)
+        return choice._replace(lists=lists._replace(lows=ends[0], highs=ends[1]))
+
     def texts(self, way: str) -> dict[str, str]:
         """The sources of the kernels that are needed, by name: to `expand`, for the `counts` of
         rows, or their sum (`count`)."""
-        found = {"lists_of_rows": self._lists.text}
-        if way != "expand":
-            found["count_level"] = self._text.counting(way == "counts")
-        else:
-            types = [TYPES[str(self._place(number))] for number in self._text.places]
-            found["expand_level"] = self._text.expanding(TYPES[str(self._value)], types)
-        return found
+        types = ()
+        if way == "expand":
+            types = self._value, *[self._place(number) for number in self._texts.level.places]
+        return self._texts.sources(way, types)
 
     def _place(self, number: int) -> Any:
         return np.dtype(self.ops.place_of(len(self._lookups[number].level)))
@@ -90,10 +179,26 @@ class FusedLevel:
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
-            args = [*self._lists.args, *outs, ops.state_of(rows), rows]
-            ops.kernels.launch(self._lists.text, "lists_of_rows", {}, rows, args)
+            args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
+            ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
-        return [*found, *self._sources, *self._text.args]
+        return [*found, *self._sources, *self._taken(self._texts.level)]
+
+    def _taken(self, text: GivenArrays) -> list[Any]:
+        return [self._values[at] for at in text.taken]
+
+    @property
+    def _size(self) -> list[Any]:
+        """How many rows there are, as kernels take it: the number, or -1 and who knows."""
+        if self.ahead is None:
+            return [self._rows, self.ops.nothing]
+        return [self.ahead.count, self.ahead.state]  # -1 as long as it is unknown
+
+    def _known(self) -> None:
+        """Notes how many rows there are, if that was ahead."""
+        if self.ahead is not None and self._ends is not None:
+            self._rows, self.ahead = self.ahead.count, None
+            self._ends = self._ends[: self._rows]
 
     def leave_out(self, wanted: Array, start: int) -> None:
         """Drops the entries before `start`, and all those of rows that are not wanted."""
@@ -107,36 +212,46 @@ class FusedLevel:
         self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 
-    def expand(self, start: int, room: int) -> FusedRows:
-        """The rows from entry `start` on, at most `room`. Waits for their number."""
+    def expand(self, start: int, room: int, ahead: bool = False) -> FusedRows:
+        """The rows from entry `start` on, at most `room`. Waits for their number unless they may be
+        `ahead`, and all have room."""
         ops, xp = self.ops, self.ops.xp
         most = min(self.most - start, AT_ONCE)
+        ahead = ahead and not start and most == self.most <= room
         room = max(1, min(room, most))
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
-        kept += [xp.empty(room, dtype=self._place(number)) for number in self._text.places]
-        args += [*kept, state, self._rows, start, room, most]
+        kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
+        args += [*kept, state, room, start, most, *self._size]
         ops.kernels.launch(text, "expand_level", {}, most, args)
-        ((_, count, stop, self.total),) = ops.listed(state[:HEAD])
+        if ahead:
+            places = dict(zip(self._texts.level.places, kept[2:], strict=True))
+            self._starts = self._cuts = self._ends = None  # no piece follows
+            self._sources.clear()
+            return FusedRows(kept[0], kept[1], places, 0, None, True, UncountedRows(self, state))
+        ((_, count, stop, self.total),) = listed(ops, self.ahead, state[:HEAD])
+        self._known()
         if stop:
             count = room
         else:
             stop = min(start + most, self.total)
-        whole = not self._cut
+        whole, row = not self._cut, None
         if start or stop < self.total:
-            count, stop, whole = self._whole_rows(kept[0], count, start, stop)
+            count, stop, row, whole = self._whole_rows(kept[0], count, start, stop)
         self.tried += stop - start
-        if 4 * count < room and room > SMALL:
+        if 4 * count < room and room > KEPT_WHOLE:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
         else:
             kept = [array[:count] for array in kept]
-        places = dict(zip(self._text.places, kept[2:], strict=True))
-        return FusedRows(kept[0], kept[1], places, stop, whole)
+        places = dict(zip(self._texts.level.places, kept[2:], strict=True))
+        return FusedRows(kept[0], kept[1], places, stop, row, whole)
 
-    def _whole_rows(self, rows: Array, count: int, start: int, stop: int) -> tuple[int, int, bool]:
+    def _whole_rows(
+        self, rows: Array, count: int, start: int, stop: int
+    ) -> tuple[int, int, int | None, bool]:
         """How many rows to keep, and where to stop, so that no list is cut, unless it fills them
-        all; and whether none is cut."""
+        all; the row that begins there, if one does; and whether none is cut."""
         ops, xp, ends = self.ops, self.ops.xp, self._ends
         assert ends is not None
         at = xp.searchsorted(ends, xp.asarray([start, stop]), side="right")
@@ -145,27 +260,29 @@ class FusedLevel:
         begin, end = (edge if row else 0 for row, edge in zip((first, last), before, strict=True))
         if start < end < stop:
             count, stop = left, end  # the list that begins there comes with the next rows
-        return count, stop, not self._cut and begin == start and stop in (end, self.total)
+        whole = not self._cut and begin == start and stop in (end, self.total)
+        return count, stop, last if stop == end else None, whole
 
     def counts(self) -> Array:
         """How many entries of each row remain. Waits for the number of candidates."""
-        counts = self.ops.xp.zeros(self._rows, dtype=self.ops.xp.int64)
-        self._count(counts, "counts")
-        return counts
+        found = self.ops.xp.zeros(self._rows + 1, dtype=self.ops.xp.int64)
+        self._count("counts", found, found[self._rows :])
+        return found[: self._rows]
 
     def count(self) -> int:
         """How many entries remain. Waits for it."""
-        return self._count(self.ops.xp.zeros(1, dtype=self.ops.xp.int64), "count")
+        found = self.ops.xp.zeros(2, dtype=self.ops.xp.int64)
+        return int(self._count("count", found, found)[0])
 
-    def _count(self, counts: Array, way: str) -> int:
+    def _count(self, way: str, counts: Array, told: Array) -> list[int]:
+        """Counts entries, and returns what is `told` in the end: last, how many there are."""
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
         while True:
-            these = [*args, counts, self._rows, start, most]
+            these = [*args, counts, start, most, *self._size]
             self.ops.kernels.launch(text, "count_level", {}, most, these)
-            assert self._ends is not None
-            self.total, found = self.ops.numbers(self._ends[-1:], counts[:1])
-            start += most
+            (found,) = listed(self.ops, self.ahead, told)
+            self.total, start = found[-1], start + most
             if start >= self.total:
                 self.tried = self.total
-                return found
+                return [*found]

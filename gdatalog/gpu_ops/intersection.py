@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
-from gdatalog.gpu_ops.fused_level import FusedLevel
+from gdatalog.gpu_ops.fused_level import FusedLevel, UncountedRows
 from gdatalog.gpu_ops.kernels import text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
@@ -71,10 +71,12 @@ class Intersections(Searches):
         tests: ValueTests,
         way: str,
         chunk: int,
+        rows: int,
+        ahead: UncountedRows | None = None,
     ) -> FusedLevel | None:
         """One kernel for all of a level (`way`: as in `FusedLevel.texts`). None while it is
         compiled, if there is memory for array operations with a chunk of candidates."""
-        level = FusedLevel(self, choices, others, tests)
+        level = FusedLevel(self, choices, others, tests, rows, ahead)
         ready = [self.kernels.soon(text, name) for name, text in level.texts(way).items()]
         if all(ready) or STEP_BYTES * min(level.most, chunk) > self.driver.free_memory() // 4:
             return level

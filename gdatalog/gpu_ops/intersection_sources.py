@@ -3,41 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Choice, ListEntries, ListRanges, Lookup, ValueTests
+from gdatalog.storage.trie import (
+    Choice,
+    ListEntries,
+    ListRanges,
+    ListRuns,
+    Lookup,
+    Sought,
+    Through,
+    TrieLevel,
+    ValueTests,
+)
 
 
 class GivenArrays:
-    """What kernels take: `args`, and their declarations (`params`)."""
+    """What a kernel takes of a level's arguments: their places (`taken`) and declarations
+    (`params`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: LevelArguments) -> None:
         self.params: list[str] = []
-        self.args: list[Array | int] = []
-        self._names: dict[int, str] = {}  # by id of the array
+        self.taken: list[int] = []
+        self._given: LevelArguments | None = given  # until the source is made
 
-    def array(self, array: Array) -> str:
-        """The name of an array, which is an argument."""
-        name = self._names.get(id(array))
-        if name is None:
-            name = self._names[id(array)] = f"a{len(self.args)}"
-            self.params.append(f"ARRAY(const {type_of(array)}) {name}")
-            self.args.append(array if array.flags.c_contiguous else array.copy())
+    def array(self, array: Array, written: bool = False) -> str:
+        """The name of an array, which is an argument; `written`: the kernel writes it."""
+        const = "" if written else "const "
+        return self._named("a", f"ARRAY({const}{type_of(array)})", array)
+
+    def number(self, array: Array, name: str) -> str:
+        """The name of a number that belongs to an array."""
+        return self._named("n", "i64", array, name)
+
+    def _named(self, letter: str, kind: str, *of: Any) -> str:
+        assert self._given is not None
+        at = self._given.of(*of)
+        name = f"{letter}{at}"
+        if at not in self.taken:
+            self.taken.append(at)
+            self.params.append(f"{kind} {name}")
         return name
 
-    def number(self, value: int) -> str:
-        self.params.append(f"i64 n{len(self.args)}")
-        self.args.append(value)
-        return f"n{len(self.args) - 1}"
+    def entry(self, column: Array | Through | Sought, at: str) -> str:
+        """A row's entry of a column."""
+        if isinstance(column, Sought):
+            return self.place(column.level, f"(i64){self.entry(column.values, at)}")
+        if not isinstance(column, Through):
+            return f"{self.array(column)}[{at}]"
+        for rows in reversed(column.rows):
+            at = f"{self.array(rows)}[{at}]"
+        return f"{self.array(column.values)}[{at}]"
+
+    def place(self, level: TrieLevel, key: str) -> str:
+        """The position of a value in the root's list; -1 if it is absent."""
+        dense = level.dense_index()
+        if dense is None:
+            values, size = self.array(level.values), self.number(level.values, "size")
+            return f"find({values}, 0, {size}, {key})"
+        index = dense[1]
+        least, size = self.number(index, "least"), self.number(index, "size")
+        return f"find_indexed({least}, {self.array(index)}, {size}, {key})"
 
 
 class ListsText(GivenArrays):
     """The source of the kernel that finds each row's lists, chooses the shortest of several, and
     sums their lengths up."""
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
-        super().__init__()
+    def __init__(self, given: LevelArguments, choices: Sequence[Choice]) -> None:
+        super().__init__(given)
         finds = [self._find(choice.lists) for choice in choices]
         more = len(choices) > 1
         lines = []
@@ -56,7 +93,9 @@ class ListsText(GivenArrays):
             [
                 '#include "search.cuh"',
                 f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
-                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 size) {",
+                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 most,",
+                "    ARRAY(const i64) ahead) {",
+                "    const i64 size = rows_of_level(most, ahead);",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        const i64 first = tile * TILE + thread_of_block();",
@@ -89,54 +128,78 @@ class ListsText(GivenArrays):
             ]
         )
 
-    def _find(self, lists: ListEntries | ListRanges) -> list[str]:
+    def _find(self, lists: ListEntries | ListRanges | ListRuns) -> list[str]:
         """The lines that find where a row's list begins and ends."""
+        if isinstance(lists, ListRuns):
+            return self._run(lists)
         if isinstance(lists, ListEntries):
             starts, lengths = self.array(lists.starts), self.array(lists.lengths)
             return [f"const i64 low = {starts}[at], high = low + {lengths}[at];"]
         offsets = self.array(lists.level.offsets)
+        absent = "parent < 0 ? 0 : " * isinstance(lists.parents, Sought)
         lines = [
-            f"const i64 parent = {self.array(lists.parents)}[at];",
-            f"i64 low = {offsets}[parent], high = {offsets}[parent + 1];",
+            f"const i64 parent = {self.entry(lists.parents, 'at')};",
+            f"i64 low = {absent}{offsets}[parent], high = {absent}{offsets}[parent + 1];",
         ]
         for op, bounds in lists.cuts:
             edge = "high" if op in ("<", "<=") else "low"
-            search = "upper_bound" if op in ("<=", ">") else "lower_bound"
+            search = "upper" if op in ("<=", ">") else "lower"
             values = self.array(lists.level.values)
-            lines.append(f"{edge} = {search}({values}, low, high, (i64){self.array(bounds)}[at]);")
+            bound = self.entry(bounds, "at")
+            lines.append(f"{edge} = {search}({values}, low, high, (i64){bound});")
+        return lines
+
+    def _run(self, lists: ListRuns) -> list[str]:
+        parents = self.array(lists.parents)
+        low, high = f"run_begin({parents}, at)", f"run_end({parents}, at, size)"
+        for op in lists.cuts:
+            if op in ("<", "<="):
+                high = "at" if op == "<" else "at + 1"
+            else:
+                low = "at + 1" if op == ">" else "at"
+        lines = [f"const i64 low = {low}, high = {high};"]
+        if lists.lows is not None and lists.highs is not None:
+            lows, highs = self.array(lists.lows, True), self.array(lists.highs, True)
+            lines.append(f"{lows}[at] = (i32)low, {highs}[at] = (i32)high;")
         return lines
 
 
 class LevelText(GivenArrays):
     """The source of a level's kernels: rows are expanded from the shortest of their `choices`, and
-    the values looked up in the others, in order; then in `others`. `args`: the arrays that kernels
-    take for that. `places`: for each position that is wanted, the number of its list (those of
-    `choices` first), and the name of its type."""
+    the values looked up in the others, in order; then in `others`. `places`: for each position that
+    is wanted, the number of its list (those of `choices` first)."""
 
     def __init__(
-        self, choices: Sequence[Choice], others: Sequence[Lookup], tests: ValueTests
+        self,
+        given: LevelArguments,
+        choices: Sequence[Choice],
+        others: Sequence[Lookup],
+        tests: ValueTests,
     ) -> None:
-        super().__init__()
+        super().__init__(given)
         self.places: list[int] = []
         self.looks: list[str] = []
         self._many = len(choices) > 1
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
-            self.looks.append(f"if (!(key {test} (i64){self.array(column)}[r])) continue;")
+            self.looks.append(f"if (!(key {test} (i64){self.entry(column, 'r')})) continue;")
         for number in range(len(choices) - 1):
             self._in_choice(number, choices[number], choices[number + 1])
         for number, lookup in enumerate(others, len(choices)):
             self._in_root(number, lookup)
+        self._given = None
 
     def _own(self, choices: Sequence[Choice]) -> None:
         """The value of an entry, and its position."""
         arrays = [self.array(choice.lists.values) for choice in choices]
-        value = f"(i64){arrays[-1]}[position]"
+        kinds = {type_of(choice.lists.values) for choice in choices}
+        kind = kinds.pop() if len(kinds) == 1 else "i64"
+        value = f"({kind}){arrays[-1]}[position]"
         for number in reversed(range(len(choices) - 1)):
             if arrays[number:] != arrays[-1:] * (len(choices) - number):
-                value = f"source == {number} ? (i64){arrays[number]}[position] : {value}"
-        self.looks.append(f"const i64 key = {value};")
+                value = f"source == {number} ? ({kind}){arrays[number]}[position] : {value}"
+        self.looks.append(f"const {kind} key = {value};")
         for number, choice in enumerate(choices):
             if choice.lookup.wanted:
                 self.places.append(number)
@@ -150,17 +213,9 @@ class LevelText(GivenArrays):
         self.looks.append(f"const bool later{number} = source <= {number};")
         finds = []
         for when, choice in ((f"if (later{number})", high), ("else", low)):
-            level = choice.lookup.level
-            assert choice.lookup.parents is not None
-            offsets, parents = self.array(level.offsets), self.array(choice.lookup.parents)
-            self.looks += [
-                f"{when} {{",
-                f"    const i64 parent = {parents}[r];",
-                f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
-                "}",
-            ]
-            values = self.array(level.values)
-            finds.append(f"{at} = find_within({values}, low{number}, high{number}, key);")
+            self.looks += [f"{when} {{", *self._list_of(number, choice), "}"]
+            values = self.array(choice.lookup.level.values)
+            finds.append(f"{at} = find({values}, low{number}, high{number}, key);")
         if finds[0] == finds[1]:
             self.looks.append(finds[0])
         else:
@@ -170,16 +225,22 @@ class LevelText(GivenArrays):
             if choice.lookup.wanted:
                 self.looks.append(f"if ({when}later{number}) at{which}[i] = {at};")
 
+    def _list_of(self, number: int, choice: Choice) -> list[str]:
+        """The lines that find the row's list of a choice."""
+        lists, lookup = choice.lists, choice.lookup
+        if isinstance(lists, ListRuns):
+            assert lists.lows is not None and lists.highs is not None
+            lows, highs = self.array(lists.lows), self.array(lists.highs)
+            return [f"    low{number} = {lows}[r], high{number} = {highs}[r];"]
+        offsets, parent = self.array(lookup.level.offsets), self.entry(lookup.parents, "r")
+        return [
+            f"    const i64 parent = {parent};",
+            f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
+        ]
+
     def _in_root(self, number: int, lookup: Lookup) -> None:
         """Looks a value up in the root's list."""
-        dense = lookup.level.dense_index()
-        if dense is not None:
-            least, index = dense
-            sizes = self.number(least), self.number(len(index))
-            search = f"find_indexed({self.array(index)}, {sizes[0]}, {sizes[1]}, key)"
-        else:
-            size = self.number(len(lookup.level))
-            search = f"find_within({self.array(lookup.level.values)}, 0, {size}, key)"
+        search = self.place(lookup.level, "key")
         self.looks += [f"const i64 place{number} = {search};", f"if (place{number} < 0) continue;"]
         if lookup.wanted:
             self.places.append(number)
@@ -192,7 +253,7 @@ class LevelText(GivenArrays):
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
         held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
         lines = [
-            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, i64 most"),
+            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             "    if (thread_of_grid() == 0) state[3] = total;",
             "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
             *_TILE,
@@ -225,9 +286,11 @@ class LevelText(GivenArrays):
         return "\n".join(lines) + "\n"
 
     def counting(self, by_row: bool) -> str:
-        """The source of the kernel that only counts what remains: of each row, or in all."""
+        """The source of the kernel that only counts what remains: of each row, or in all. The
+        number of entries comes behind."""
         lines = [
-            *self._begin("count_level", ["ARRAY(i64) counts"], "i64 most"),
+            *self._begin("count_level", ["ARRAY(i64) counts"]),
+            f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
             "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
             *_TILE,
@@ -250,7 +313,7 @@ class LevelText(GivenArrays):
         looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
         return ["const int source = sources[r];", *looks] if self._many else looks
 
-    def _begin(self, name: str, outs: Sequence[str], numbers: str) -> list[str]:
+    def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
         params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
         params.append("ARRAY(const i64) starts")
         params += ["ARRAY(const u8) sources"] * self._many
@@ -258,10 +321,11 @@ class LevelText(GivenArrays):
             '#include "search.cuh"',
             '#include "tile.cuh"',
             f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
-            f"    i64 rows, i64 from, {numbers}) {{",
+            f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
-            "    const i64 total = ends[rows - 1];",
+            "    const i64 rows = rows_of_level(most_rows, ahead);",
+            "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    const i64 stop = total - from < most ? total : from + most;",
             "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
         ]
@@ -284,7 +348,7 @@ _ENTRY = (
     "if (near < held) {",
     "    position = origins[near] + own;",
     "} else {  // empty rows have filled the shared memory",
-    "    r = upper_bound(ends, r, rows, begin + own);",
+    "    r = upper(ends, r, rows, begin + own);",
     "    position = starts[r] + begin + own - ends[r - 1];",
     "}",
 )

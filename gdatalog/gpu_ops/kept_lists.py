@@ -1,4 +1,5 @@
-"""Computes the intersections that loops read by edge, for all edges, before the loops run."""
+"""Computes what loops read by edge, for all edges, before the loops run: intersections, rows of
+bits, the order of the edges."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from gdatalog.storage.trie import Trie, TrieLevel
 
 KEPT_LISTS = "kept lists"
 KEPT_SHARE = 2  # lists take at most this part of the free memory
+LEAST_TURNED = 1 << 12  # entries
+TURNING = 40  # bytes for each entry while entries are turned
 LANES = 32  # lanes of a tile, which takes one edge at a time
 
 
@@ -36,14 +39,37 @@ def kept_lists(
         def make(lists: Argument = lists) -> Trie:
             made = _made if lists.kind == "lists" else _made_rows
             starts, kept = made(ops, lists, tries, limits)
-            limits.charge(
-                KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
-            )
+            _charge(limits, starts.nbytes + kept.nbytes)
             return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
 
         sources = [tries[at.trie] for at in lists.levels if lists.kind == "lists" or at.depth]
         found[lists.name] = indexes.derived(sources, make)
     return found
+
+
+def _charge(limits: Limits, size: int) -> None:
+    limits.charge(KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + size)
+
+
+def turned(ops: DeviceOps, indexes: DeviceTries, trie: Trie, depth: int, limits: Limits) -> Array:
+    """The entries of a level in the order of their values: the parents of all, then their places,
+    from the level's first on. Empty if that is not worth while. Cached like lists."""
+    level, xp = trie.levels[depth], ops.xp
+    entries = len(level)
+    room = min(ops.driver.free_memory(), limits.spare())
+    if entries < LEAST_TURNED or KEPT_SHARE * TURNING * entries > room:
+        return xp.empty(0, dtype=xp.int32)
+
+    def make() -> Trie:
+        offsets = level.offsets.astype(xp.int64, copy=False)
+        first, last = int(offsets[0]), int(offsets[-1])
+        places = xp.argsort(level.values[first:last], kind="stable") + first
+        parents = ops.expand(offsets[:-1], xp.diff(offsets), last - first)[0]
+        found = xp.concatenate([parents[places - first], places]).astype(xp.int32)
+        _charge(limits, found.nbytes)
+        return Trie([TrieLevel(found, xp.zeros(1, dtype=xp.int64), xp)], entries, None)
+
+    return indexes.derived([trie], make).levels[0].values
 
 
 def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> tuple[Array, Array]:

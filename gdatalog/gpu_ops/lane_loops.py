@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -12,8 +13,9 @@ from gdatalog.gpu_ops.cpp_types import cpp_type
 from gdatalog.gpu_ops.flat import Flat
 from gdatalog.gpu_ops.head_counts import HeadCount
 from gdatalog.gpu_ops.heads import Head
+from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.printer.nest_state import Counter
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
@@ -21,6 +23,7 @@ class LaneLoops(CodeEmitter):
     """Writes such loops."""
 
     counters: Sequence[Counter] = ()
+    turned: dict[str, str] = field(default_factory=dict)  # arrays of entries, and their offsets
     _turns: int = 0
 
     @abstractmethod
@@ -93,7 +96,9 @@ class LaneLoops(CodeEmitter):
         with self._braces(head):
             last = f"least_of({first} + LANES, {stop}) - 1"
             self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
-            self._line(f"const i64 {inner} = {self._expr(flat.base)} + {first} + t.rank;")
+            turned = self._turned(flat)
+            const = "" if turned else "const "
+            self._line(f"{const}i64 {inner} = {self._expr(flat.base)} + {first} + t.rank;")
             self._line(f"i64 {outer} = first;")
             self._line(f"bool {goes} = false;")
             given = [] if counted is None else [self._expr(arg) for arg in counted.call.args]
@@ -103,7 +108,14 @@ class LaneLoops(CodeEmitter):
             with self._braces("do"):
                 self._line(f"if ({first} + t.rank >= {stop}) break;")
                 length = self._length(ast.Name(flat.offsets))
-                self._line(f"{outer} = parent_near(t, {flat.offsets}, first, {length}, {inner});")
+                near = f"{outer} = parent_near(t, {flat.offsets}, first, {length}, {inner});"
+                if turned:
+                    count = self._length(ast.Name(turned))
+                    with self._braces(f"if ({count} > 0)"):
+                        self._line(f"{outer} = {turned}[{first} + t.rank];")
+                        self._line(f"{inner} = {turned}[({count} >> 1) + {first} + t.rank];")
+                    near = f"else {near}"
+                self._line(near)
                 self._line(f"{low} = {inner};")
                 self._line(f"{high} = {inner} + 1;")
                 self._looked(flat.statements)
@@ -117,17 +129,42 @@ class LaneLoops(CodeEmitter):
             if counted is None:
                 self._turn(goes, flat.body, [inner, outer])
             else:
-                self._count(counted, goes, inner)
+                self._count(counted, goes, inner, bool(turned))
 
-    def _count(self, counted: HeadCount, goes: str, mine: str) -> None:
-        """Counts the common values of each lane's lists, and adds them up."""
+    @property
+    def _short(self) -> bool:
+        """Whether positions in lists take 32 bits."""
+        return all(
+            kind == "i32[]" for name, kind in self.types.names.items() if re.match(r"o\d", name)
+        )
+
+    def _turned(self, flat: Flat) -> str:
+        """The array of the entries in the order of their values, if the lists of these are to be
+        held, so that lanes with the same value stand side by side; empty otherwise."""
+        if self.lanes < TILES[-1] or not flat.holds or not self._short:
+            return ""
+        assert flat.counted is not None
+        lists = (ast.unparse(flat.counted.call.args[at]) for at in (0, 3))
+        if any(self.types.names[name] != "i32[]" for name in lists):
+            return ""
+        turned = f"turned{flat.offsets[1:]}"
+        self.turned[turned] = flat.offsets
+        return turned
+
+    def _count(self, counted: HeadCount, goes: str, mine: str, held: bool) -> None:
+        """Counts the common values of each lane's lists, and adds them up. `held`: the second list
+        is held, and a lane gets any share of the sum."""
         va, alo, ahi, vb, blo, bhi, *more = (self._expr(arg) for arg in counted.call.args)
         function = f"{called(counted.call)}_of_each"
         if more:
             function += f"<{more.pop()}>"
+        if self._short:
+            alo, ahi, blo, bhi = (f"(i32){end}" for end in (alo, ahi, blo, bhi))
         lists = [f"read_only({va})", alo, ahi, f"read_only({vb})", blo, bhi, *more]
+        if held:
+            function, lists = "count_common_held", [*lists, "held", "held_now"]
         self._line(f"{counted.count} = {function}(t, {goes}, {', '.join(lists)});")
-        self._turn(goes, counted.tail, [mine])
+        self._turn("true" if held else goes, counted.tail, [mine])
 
     def _looked(self, statements: Sequence[ast.stmt]) -> None:
         """Look-ups of a lane, which leave the block if the lane has no turn."""

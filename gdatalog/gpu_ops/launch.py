@@ -42,7 +42,7 @@ from gdatalog.gpu_ops.control_words import (
 )
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
-from gdatalog.gpu_ops.kept_lists import kept_lists
+from gdatalog.gpu_ops.kept_lists import kept_lists, turned
 from gdatalog.gpu_ops.loops import LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
@@ -183,6 +183,8 @@ class Launch:
             given[name] = trie.levels[0].values
             starts = f"{name}_at" if name.startswith("joined") else name.replace("lists", "kept")
             given[starts] = trie.levels[0].offsets
+        for name, at in self.loops.turned:
+            given[name] = turned(shared.ops, shared.indexes, tries[at.trie], at.depth, self.limits)
         part = [0, len(beside[self.loops.given[0]])] if self.loops.given else []
         self.sizes = np.array([*part, *sizes] or [0], dtype=np.int64)
         given["sizes"] = self.xp.asarray(self.sizes)

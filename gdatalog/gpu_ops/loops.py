@@ -19,12 +19,13 @@ from gdatalog.gpu_ops.cupy_kernel import bare
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.teams import Team
 from gdatalog.gpu_ops.translate import Translation
-from gdatalog.printer.arguments import Argument
+from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
-RESIDENT = 8  # blocks of a multiprocessor that lanes with entries of their own are compiled for
+# Blocks of a multiprocessor that loops of entries are compiled for, and those that hold lists.
+RESIDENT, HOLDING = 8, 10
 _RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.
@@ -59,10 +60,18 @@ finish:
 
 _TEAM = (
     "    SHARED(i64, team_words, TEAM_WORDS);",
+    "    SHARED(u32, team_keys, 1);",
     "    ROOM(u8, team_table, team);",
     "    const i64 place = place_of_team<LANES>(team);",
 )
 
+# A tile's table of a list that it holds.
+_HOLDS = (
+    f"    SHARED(i32, all_held, HELD_SLOTS * ({THREADS} / LANES));",
+    "    const i64 own_held = (i64)HELD_SLOTS * (thread_of_block() / LANES);",
+    "    const auto held = slice(all_held, own_held, HELD_SLOTS);",
+    "    Held held_now = {0, 0, 0};",
+)
 
 _FINISH = """\
 finish:
@@ -94,6 +103,7 @@ class LoopKernel:
     given: tuple[str, ...]
     table: str | None = None
     filling: str = ""
+    turned: tuple[tuple[str, LevelArgument], ...] = ()
 
 
 def element(kind: str) -> str:
@@ -142,7 +152,11 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         "def walk():\n", "def walk():\n" + "".join(f"    {line}\n" for line in prologue)
     )
     body = translation.body(text)
-    team = translation.team
+    team, turned = translation.team, translation.turned
+    inputs |= dict.fromkeys(turned, "i32")
+    levels = {
+        argument.name: argument.levels[0] for argument in printed.arguments if argument.levels
+    }
     sized = (frozenset(translation.lengths) | own.keys()).difference(given)
     arrays = [*inputs, *results, *own, *(argument.name for argument in outputs)]
     parameters = [
@@ -164,7 +178,8 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
     # Loops of short turns wait for loads: more warps are worth more than all registers.
-    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {RESIDENT})\n"
+    resident = HOLDING if turned else RESIDENT
+    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n"
     lines = [
         bounds * translation.entries + '#include "hashing.cuh"\n' * hashed,
         _HEAD + '#include "teams.cuh"\n' * bool(team),
@@ -175,6 +190,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *_top(translation.root, inputs),
         *([f"    SHARED(u32, tails, {tails});"] if tails else []),
         *(_TEAM if team else []),
+        *(_HOLDS if turned or translation.holds else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_part(name, inputs[name]) for name in given),
         *(_slice(name, kind, buffers, team) for name, kind in own.items()),
@@ -182,7 +198,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *translation.declarations(), *give, "    bool gives = false;",
         *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
-        *([f"    auto {team.table} = open_team(run, work, team_words, team_table, "
+        *([f"    auto {team.table} = open_team(run, work, team_words, team_keys, team_table, "
            f"{team.table}_far, {team.table}_n);"] if team else []),
         *body,
         _END.replace("finish:\n", _FINISH) if buffers else _END,
@@ -201,6 +217,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         given,
         None if team is None else team.table,
         "" if team is None else team.filling,
+        tuple((name, levels[offsets]) for name, offsets in turned.items()),
     )
 
 

@@ -21,6 +21,7 @@ from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
 from gdatalog.overhead import spending
+from gdatalog.records import cached_property
 from gdatalog.storage.row_ops import DeviceRows
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
@@ -40,6 +41,11 @@ class Arrays:
         self.driver = driver
         self.xp: Any = driver.xp
         self.kernels = Kernels(driver)
+
+    @cached_property
+    def nothing(self) -> Array:
+        """For what a kernel does not read."""
+        return self.xp.zeros(HEAD, dtype=self.xp.int64)
 
     # -------------------------------------------------------------------- to and from the host
 

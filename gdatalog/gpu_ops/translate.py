@@ -45,7 +45,8 @@ from gdatalog.gpu_ops.flat import Flat, flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.lanes import TILES
-from gdatalog.gpu_ops.steady import Steady
+from gdatalog.gpu_ops.met_lists import MetLists
+from gdatalog.gpu_ops.steady import Steady, calls_in
 from gdatalog.gpu_ops.teams import team_of
 from gdatalog.records import dataclass, field
 
@@ -65,6 +66,8 @@ class Translation(LaneLoops):
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
+        if self.lanes == TILES[-1] and not self.counters:
+            MetLists(function).rewrite()
         function.body = Steady(self.lanes > 1 and not self.counters).move(function.body)
         arrays = {name: f"{'f64' if of == 'double' else of}[]" for name, of in self.arrays.items()}
         self.types = LoopTypes(Function(function.name, function, {}), (), {**arrays})
@@ -120,7 +123,9 @@ class Translation(LaneLoops):
                 self._line(self._expr(node.value) + ";")
             case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
                 length = self.team.length
-                self._line(f"{length} = met<{self._listed}>(t, work, team_words, {length});")
+                self._line(
+                    f"{length} = met<{self._listed}>(t, work, team_words, team_keys, {length});"
+                )
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
@@ -342,7 +347,7 @@ class Translation(LaneLoops):
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
-        elif not any(map(_together, shared.body)):
+        if not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body):
             self._long_turns(name, shared.body, [*own, *assigned_in(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
         self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
@@ -362,20 +367,25 @@ class Translation(LaneLoops):
         self._renamed = before
 
     def _long_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """All lanes together take the turns of one long range after the other, if each lane runs a
-        turn on its own: then they need not find out whose range has a turn."""
+        """All lanes together take the turns of one long range after the other: then they need not
+        find out whose range has a turn."""
+        together = any(_together(each, {"add_tally"}) for each in body)
         before = dict(self._renamed)
         left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
         votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
         with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
             self._line(f"const int {rank} = lowest_bit({left});")
             self._line(f"const i64 {high} = from_rank(t, {name}_high, {rank});")
-            self._line(f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;")
+            own_place = "" if together else " + t.rank"
+            self._line(f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}){own_place};")
             self._theirs(name, rank, body, own)
-            with self._braces(
-                f"for (i64 {name} = {name}_its_low; {name} < {high}; {name} += LANES)"
-            ):
-                self._turn("true", body, [*own, name])
+            turn = f"{name}_at" if together else name
+            head = f"for (i64 {turn} = {name}_its_low; {turn} < {high}; {turn} += LANES)"
+            with self._braces(head):
+                if together:
+                    self._may_stop(body)
+                    self._line(f"const i64 {name} = {turn} + t.rank;")
+                self._turn(f"{name} < {high}" if together else "true", body, [*own, name])
         self._line(f"if ({name}_high - {name}_low >= LONG) {name}_high = {name}_low;")
         self._renamed = before
 
@@ -436,10 +446,9 @@ def _within(turn: str, end: str, lanes: str) -> str:
     return f"{turn} < {end}" if lanes == "LANES" else f"t.rank < {lanes} && {turn} < {end}"
 
 
-def _together(statement: ast.stmt) -> bool:
-    """Whether the lanes converge in a statement of a turn."""
-    calls = {called(each) for each in ast.walk(statement) if isinstance(each, ast.Call)}
-    return bool(calls & {"add_tally", "emit", "emit_fresh", "spread"})
+def _together(statement: ast.stmt, at: set[str]) -> bool:
+    """Whether the lanes converge in a statement of a turn, at one of these calls."""
+    return not calls_in(statement).isdisjoint(at)
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:

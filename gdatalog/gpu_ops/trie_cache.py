@@ -99,6 +99,7 @@ class DeviceTries:
         size = sum(int(level.nbytes) for level in levels.values())
         for trie in held.tries.values():
             size += 0 if trie.weights is None else int(trie.weights.nbytes)
+            size += sum(v.nbytes + int(at.nbytes) for v, at in trie.with_long_lists.values())
         rows = self._rows_there(store)
         return size + (rows.nbytes if rows is not None and store.on_host else 0)
 

@@ -169,7 +169,8 @@ def param(parts: Parts) -> s.Param:
 def call(parts: Parts) -> s.Expr:
     token = parts[0]
     span = Span(token.source, token.start, parts[-1].end)
-    args, columns = arguments(conditions(token.value, parts[2:-1:2]))
+    given = parts[2:-1:2]
+    args, columns = arguments(conditions(given) if token.value in ("if", "case") else given)
     if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
         return s.Cast(args[0], args[1].name, span)
     return s.FunctionCall(token.value, args, span, columns)

@@ -71,7 +71,7 @@ def value(read: Any) -> s.Expr:
 def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     """The arguments of a call, and the column names of the last of them, if any."""
     for part in read:
-        if type(part) in (s.Compare, s.Not):
+        if type(part) in (s.Compare, s.Member, s.Not):
             hint = "compare beside the atom: R(x, y), x < y; if(x < y, x, y) takes a condition"
             raise ParseError("an argument is a value, not a condition", part.span, hint=hint)
     if Named not in map(type, read):
@@ -86,17 +86,17 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     return (*places, *(part.value for part in named)), tuple([part.column for part in named])
 
 
-def conditions(name: str, read: list[Any]) -> list[Any]:
-    """The arguments of a call; those of `if` and `case` that are conditions become values.
+def conditions(read: list[Any]) -> list[Any]:
+    """The arguments of a call of `if` or `case`; those that are conditions become values.
 
     `x = 3` is one, too, before an argument without a name; a relation's names come last.
     """
-    if name not in ("if", "case"):
-        return read
     last = max((at for at, part in enumerate(read) if type(part) is not Named), default=-1)
     return [
         _condition(part)
-        if at % 2 == 0 and at < last and type(part) in (Named, Parenthesised, s.Compare, s.Not)
+        if at % 2 == 0
+        and at < last
+        and type(part) in (Named, Parenthesised, s.Compare, s.Member, s.Not)
         else part
         for at, part in enumerate(read)
     ]
@@ -112,13 +112,19 @@ def _condition(read: Any) -> s.Expr:
         return s.FunctionCall("=", (left, read.value), span)
     found = read if type(read) is s.FunctionCall else literal(read)
     match found:
-        case s.Compare(first, rest):
+        case s.Compare(first, rest) if not isinstance(rest[0][1], s.Values):
             parts: list[s.Expr] = []
             for op, right in rest:
                 span = first.span.to(right.span)
                 parts.append(s.FunctionCall(op, (first, right), span))
                 first = right
             return _together("land", parts)
+        case s.Member(item, values) if not isinstance(values[0], s.ListParam):
+            listed: list[s.Expr] = []
+            for each in values:
+                listed += each.constants() if isinstance(each, s.Values) else [each]
+            equal = [s.FunctionCall("=", (item, each), item.span.to(each.span)) for each in listed]
+            return _together("lor", list(equal))
         case s.And(items):
             return _together("land", list(map(_condition, items)))
         case s.Or(items):

@@ -179,6 +179,11 @@ def widens(join: p.JoinPlan) -> bool:
     return any(isinstance(step, (p.Join, p.Generate, p.Branch)) for step in join.steps)
 
 
+def generates(join: p.JoinPlan) -> bool:
+    """Whether a generator binds a variable."""
+    return any(isinstance(step, p.Generate) for step in join.steps)
+
+
 def relations_read(plan: p.RulePlan) -> list[p.TrieRef]:
     """The distinct tries of stored relations that a plan reads, without tables that it computes."""
     made = {term.table for term in plan.terms} | {inner.relation for inner in plan.within}

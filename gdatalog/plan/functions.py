@@ -151,7 +151,7 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
 # The first argument, or null where another one is null: a function that no program can name.
 UNLESS_NULL = "unless null"
 # Functions of keys, which may be those of nulls.
-NULLING = frozenset({UNLESS_NULL, "coalesce"})
+NULLING = frozenset({UNLESS_NULL, "coalesce", "if"})
 
 # Functions of the language that name resolution writes in terms of others (check/forms.py).
 FORMS = frozenset({"format", "date_trunc", "case"})
@@ -208,6 +208,7 @@ STATISTICS: dict[str, tuple[Signature, ...]] = {
     "corr": (Signature((NUMBERS, NUMBERS), "float"),),
     "mode": (Signature((("a", ANY),), "a"),),
 }
+OF_SEVERAL = frozenset({"stddev", "var", "corr"})  # null of groups of one row
 PICKS = {
     "top": "top(3, x by score desc)",
     "arg_max": "arg_max(x, score)",

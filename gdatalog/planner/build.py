@@ -135,7 +135,10 @@ class ConjunctionBuilder:
         self.comparisons = Comparisons(items, rising(items, plan.sizes, uses))
 
     def build(self) -> tuple[p.Step, ...]:
-        self._test_nulls()
+        for item in self.items:
+            test = item.test if type(item) is n.TestItem else None
+            if type(test) is p.Apply and test.function == "!=":
+                self._test_null(item, test)
         self._unrelated()
         self.open_atoms()
         if self.order is None:
@@ -176,15 +179,11 @@ class ConjunctionBuilder:
 
     # ------------------------------------------------------------------------------ start
 
-    def _test_nulls(self) -> None:
+    def _test_null(self, item: n.Item, test: p.Apply) -> None:
         """Leaves nulls out before a function reads them: other steps may not find values there."""
-        for item in self.items:
-            test = item.test if type(item) is n.TestItem else None
-            if type(test) is not p.Apply or test.function != "!=" or not n.tests_null(test):
-                continue
-            if item.variables <= self.bound:
-                self.steps.append(p.Filter(test))
-                self.items = [other for other in self.items if other is not item]
+        if n.tests_null(test) and item.variables <= self.bound:
+            self.steps.append(p.Filter(test))
+            self.items = [other for other in self.items if other is not item]
 
     def _unrelated(self) -> None:
         """Parts that bind no variable of the answer come first, each as a branch."""

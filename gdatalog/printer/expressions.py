@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.expressions import Scope, constant, may_be_null
+from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.plan.functions import NULLING, UNLESS_NULL, signature_of, signatures
@@ -209,8 +209,6 @@ class ExpressionPrinter:
         args = [self._print(arg) for arg in expr.args]
         if name in EQUALITY or name in ORDER:
             return self._compare(name, args[0], args[1], expr.args[0])
-        if name == "if":
-            return self._if(expr, args)
         if name in ("min", "max"):
             return self._extreme(name, args, expr)
         if kind == "float":
@@ -220,9 +218,15 @@ class ExpressionPrinter:
         return self._of_ints(name, [self._key(arg) for arg in args], kind == "date")
 
     def _nulling(self, expr: Apply) -> _ValueText:
-        """A function that makes nulls or replaces them: other arguments are computed if they are
+        """A function that makes nulls or chooses values: other arguments are computed if they are
         needed."""
         first, *others = expr.args
+        if expr.function == "if":
+            test = self._bool(self._print(first)).text
+            name = self._new("0")
+            self._under(f"if {test}:", name, others[0])
+            self._under("else:", name, others[1])
+            return _ValueText(name)
         if expr.function == UNLESS_NULL:
             tests = [f"{self._key(self._print(other)).operand} != {NULL}" for other in others]
             name = self._new(str(NULL))
@@ -255,16 +259,6 @@ class ExpressionPrinter:
         if of.type == "symbol" and op in ORDER:
             left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
-
-    def _if(self, expr: Apply, args: Sequence[_ValueText]) -> _ValueText:
-        if any(map(_may_fail, expr.args[1:])):
-            raise Unprintable("if() chooses between values that may fail")
-        test = self._bool(args[0]).operand
-        if expr.type == "float" and not may_be_null(expr):
-            then, otherwise = (self._float(arg).operand for arg in args[1:])
-            return _ValueText(f"({then} if {test} else {otherwise})", "float")
-        then, otherwise = (self._key(arg).operand for arg in args[1:])
-        return _ValueText(f"({then} if {test} else {otherwise})")
 
     def _extreme(self, name: str, args: Sequence[_ValueText], expr: Apply) -> _ValueText:
         if expr.type == "symbol":

@@ -372,7 +372,7 @@ def settings_text(settings: Settings) -> str:
     if settings.strategy != "levelwise":
         count = settings.threads
         parts.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
-    names = "intersect", "split", "dead_variables", "dedup", "magic_sets", "scans"
+    names = "intersect", "split", "dead_variables", "dedup", "magic_sets", "scans", "hand_over"
     forced = {name.replace("_", " "): getattr(settings, name) for name in names}
     parts += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
     return ", ".join(parts)

@@ -274,6 +274,7 @@ class Profile(Shown):
             done.append(many(run.rows, "row"))
         words = f"{as_rows:,} words as rows, {as_tree:,} as a tree"
         matches = f"partial matches: {words} ({as_rows / max(1, as_tree):.2f}x)"
+        share = run.handed / max(1, rules.bindings_of(run))
         return ReportNode(
             kind,
             label,
@@ -282,12 +283,14 @@ class Profile(Shown):
                 *executor.details,
                 *filter(None, (", ".join([*done, *rate, *held, *_apart(run.costs)]),)),
                 *((matches,) if as_rows >= MANY_WORDS else ()),
+                *((f"{share:.0%} of bindings depth-first, from beyond a chunk",) if share else ()),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
             facts=(
                 *facts(relation=plan.relation, rows=run.rows, bytes=run.bytes),
                 *facts(words_as_rows=as_rows or None, words_as_tree=as_tree or None),
+                *facts(bindings_depth_first=run.handed or None),
                 *_cost_facts(run.costs),
                 *placed.facts,
                 ("order", ", ".join(order_of(plan))),

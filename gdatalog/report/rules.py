@@ -39,12 +39,7 @@ class RuleRan:
     @property
     def bindings(self) -> int:
         """How many complete bindings were found, as far as they were counted."""
-        found = 0
-        for run in self.runs:
-            for join in run.plan.joins:
-                saw = run.seen.get(id(join.steps[-1])) if join.steps else None
-                found += 0 if saw is None else saw.rows_out
-        return found
+        return sum(map(bindings_of, self.runs))
 
     @property
     def candidates(self) -> int:
@@ -66,6 +61,12 @@ class RuleRan:
     def rounds_run(self) -> int:
         """In how many rounds the rule had work."""
         return len({stats.round for stats in self.rounds if stats.tried or stats.executors})
+
+
+def bindings_of(run: RuleRun) -> int:
+    """How many complete bindings a run found, as far as they were counted."""
+    last = [join.steps[-1] for join in run.plan.joins if join.steps]
+    return sum(run.seen[id(step)].rows_out for step in last if id(step) in run.seen)
 
 
 def partial_matches(run: RuleRun) -> tuple[int, int]:

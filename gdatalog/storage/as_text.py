@@ -115,8 +115,7 @@ def facts_file(
         headed = header and at == 0
         pieces: Iterable[Piece] | None = None if headed else _compiled(table, relation, delimiter)
         if pieces is None:
-            how = {"delimiter": delimiter, "header": headed, "null": null}
-            pieces = facts_text([table], relation, **how)
+            pieces = facts_text([table], relation, delimiter=delimiter, header=headed, null=null)
         for piece in pieces:
             # Readers drop one byte order mark, so a text that begins with one gets another.
             head = piece[:3] if first else ""

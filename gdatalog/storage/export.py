@@ -74,7 +74,7 @@ def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> 
     return values.cast(wanted)
 
 
-def _own_column(kind: TypeName, column: Column) -> pa.Array:
+def _own_column(kind: TypeName, column: Array | TextColumn) -> pa.Array:
     if isinstance(column, TextColumn):
         if len(column) == 0:
             return pa.array([], pa.string())
@@ -144,8 +144,10 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     if isinstance(column, NullableColumn):
         whole = _pandas_column(kind, column.values, True)
         if kind == "date":
-            return pd.Series(np.where(column.missing, None, whole), dtype=object)
-        own = _NULLABLE.get(kind)
+            days: Array = whole.to_numpy(copy=True)
+            days[column.missing] = None
+            return pd.Series(days, dtype=object)
+        own: Any = _NULLABLE.get(kind)
         return (whole if own is None else whole.astype(own)).mask(column.missing)
     if isinstance(column, TextColumn):
         mapped = {pa.string(): _str_dtype()}
@@ -169,15 +171,16 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
     import pandas as pd
 
     dtype = kind.dtype
+    wanted: Any
     categories = getattr(dtype, "categories", None)
     if categories is not None:
         if not isinstance(column, NullableColumn):
             return _categorical(found, column, kind)
         there = np.flatnonzero(~column.missing)
-        made = _categorical(found, column.take(there).values, kind)
+        known: Any = _categorical(found, column.take(there).values, kind)
         codes = np.full(len(column), -1, dtype=np.int64)
-        codes[there] = made.cat.codes
-        return pd.Series(pd.Categorical.from_codes(codes, dtype=made.dtype))
+        codes[there] = known.cat.codes
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=known.dtype))
     if isinstance(dtype, pa.DataType):
         if pa.types.is_dictionary(dtype):
             inner = pandas_column(found, column, Kind("", kind.zone, dtype.value_type))

@@ -23,7 +23,15 @@ from gdatalog.storage.column_matching import match_columns
 from gdatalog.storage.columns import column_from, object_column
 from gdatalog.storage.kinds import Kind, kind_of, tidy
 from gdatalog.storage.load_options import PLAIN, LoadOptions
-from gdatalog.storage.missing import Mending, Picked, Typing, explained, unmarked, with_nulls
+from gdatalog.storage.missing import (
+    Mending,
+    Picked,
+    Typing,
+    check_nullable,
+    explained,
+    unmarked,
+    with_nulls,
+)
 from gdatalog.storage.networks import Nodes, is_graph, raw_of_edges, raw_of_nodes
 from gdatalog.storage.places import DataPlace, FilePlace, MissingValue
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
@@ -109,31 +117,40 @@ def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"
     mending = Mending.of(raw, picked, options) if options.mends else None
+    declared, keep = options.declared, options.nulls == "keep"
+    strict = declared is not None and declared.declared  # others have no nulls
+    said = () if declared is None else declared.nullable
+    null: list[bool] = []
     for position, (name, at, wanted) in enumerate(picked):
         work.share(position / len(picked))
         watch.poll()
         place = DataPlace(options.what, name) if raw.place is None else raw.place(at, name)
         typed: Typing = partial(_column, raw, wanted, options.there)
-        if options.keeps(position):
-            how = options.null, options.marked(position)
-            typed = partial(with_nulls, raw.source, *how, typed)
+        nullable = bool(said) and said[position]
+        if keep and (nullable or not strict):
+            marked = nullable and wanted == "symbol"
+            typed = partial(with_nulls, raw.source, options.null, marked, typed)
+            nullable = nullable or (
+                raw.table is not None and True in raw.table.nullable[at : at + 1]
+            )
         column = raw.columns[at]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
-        if options.is_nullable(position) and isinstance(values, np.ndarray | TextColumn):
+        if nullable and isinstance(values, np.ndarray | TextColumn):
             values = NullableColumn(values, np.zeros(len(values), dtype=np.bool_))
+        null.append(type(values) is NullableColumn)
+        if isinstance(values, NullableColumn):
+            check_nullable(values, kind, place)
         types.append(kind)
         kinds.append(_kind(raw, at, kind))
         converted.append(values)
     length = raw.length if mending is None else mending.length
     names = tuple(name for name, _, _ in picked)
     rows = length if picked else min(length, 1)
-    null = tuple(isinstance(values, NullableColumn) for values in converted)
-    return Table(
-        names, tuple(types), tuple(converted), rows, tidy(kinds), null if any(null) else ()
-    )
+    nulls = tuple(null) if True in null else ()
+    return Table(names, tuple(types), tuple(converted), rows, tidy(kinds), nulls)
 
 
 def _kind(raw: Raw, at: int, found: TypeName) -> Kind | None:

@@ -136,7 +136,7 @@ def decode_nullable(parts: Sequence[Array], kind: TypeName, symbols: SymbolTable
     keys = np.concatenate([none, *(np.asarray(part, dtype=np.int64) for part in parts)])
     missing: Array = keys == NULL
     if kind == "symbol" and missing.any():
-        keys[missing] = symbols.intern("")
+        keys[missing] = 0 if len(symbols) else symbols.intern("")  # any text
     elif missing.any():
         keys[missing] = 0
     (values,) = decode_blocks(

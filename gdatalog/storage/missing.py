@@ -16,7 +16,15 @@ import numpy as np
 
 from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import (
+    MISSING,
+    Cells,
+    arrow_texts,
+    as_arrow,
+    cells_column,
+    hold_texts,
+    kind_of,
+)
 from gdatalog.storage.columns import arrow_array, column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
@@ -24,7 +32,7 @@ from gdatalog.storage.load_options import LoadOptions, row_count
 from gdatalog.storage.places import DataPlace, MissingValue, SomeRows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, NullableColumn, TextColumn
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName, constant_text
 
 # The wanted columns: the name of each, its position in the data, and its declared type.
 Picked = Sequence[tuple[str, int, TypeName | None]]
@@ -42,11 +50,15 @@ def with_nulls(
     """The typed values of a raw column, with its nulls if it has some. Of a text file: `null` is
     the word for them, and cells that are `marked` as empty are nulls, too."""
     missing = None if source != "text" else said_nulls(column, null, marked)
+    if source == "text" and missing is None and not marked:
+        missing = blank_cells(column)
     while True:
         try:
             if missing is None or not missing.any():
                 return typed(column, place)
             kind, values = typed(taken(column, ~missing), _among(place, ~missing))
+            if kind == "symbol" and source == "text" and null is None and not marked:
+                return typed(column, place)  # empty texts
             return kind, NullableColumn(_spread(values, ~missing), missing)
         except MissingValue:
             found = null_mask(column, source, None, False, nulls=True)
@@ -54,6 +66,22 @@ def with_nulls(
             if not found.any() or (missing is not None and (found == missing).all()):
                 raise
             missing = found
+
+
+def blank_cells(cells: Any) -> Array | None:
+    """A mask of the empty cells of a column that seems to hold no texts; None if it has none or
+    holds texts. Without these, it is parsed at once."""
+    if isinstance(cells, TextColumn):
+        return None
+    if isinstance(cells, list):
+        there = [cell for cell in cells if cell]
+        if len(there) == len(cells) or hold_texts(there[:100]):
+            return None
+        return np.array([not cell for cell in cells], dtype=np.bool_)
+    blank = pc.equal(pc.binary_length(cells), 0)
+    if not pc.any(blank).as_py() or hold_texts(cells.filter(pc.invert(blank))[:100].to_pylist()):
+        return None
+    return np.asarray(blank, dtype=np.bool_)
 
 
 def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
@@ -65,7 +93,7 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
             found = np.array([cell == null for cell in cells], dtype=np.bool_)
         else:
             found = np.asarray(pc.equal(cells, null).fill_null(False), dtype=np.bool_)
-    if marked and getattr(column, "null_count", 0):
+    if marked and has_marks(column):
         empty = np.asarray(column.is_null(), dtype=np.bool_)
         found = empty if found is None else found | empty
     return found
@@ -73,7 +101,23 @@ def said_nulls(column: Any, null: str | None, marked: bool) -> Array | None:
 
 def unmarked(cells: Any) -> Any:
     """The cells of a text file, with empty texts in place of marks."""
-    return cells.fill_null("") if getattr(cells, "null_count", 0) else cells
+    return cells.fill_null("") if has_marks(cells) else cells
+
+
+def has_marks(cells: Any) -> bool:
+    return not isinstance(cells, list | TextColumn) and cells.null_count > 0
+
+
+def check_nullable(column: NullableColumn, kind: TypeName, place: DataPlace) -> None:
+    """Raises if a value has the key of a null."""
+    if kind in ("int", "timestamp", "duration"):
+        odd: Array = (column.values == NULL) & ~column.missing
+        if odd.any():
+            value = constant_text(kind, NULL)
+            message = f"a column with missing values cannot hold {value}: its key is that of a null"
+            name = place.column
+            hint = f'fill={{"{name}": ...}} or nulls="drop" leaves no nulls'
+            raise place.error(int(odd.argmax()), message, hint)
 
 
 def _among(place: DataPlace, there: Array) -> SomeRows:

@@ -27,7 +27,7 @@ def with_row_ids(
         yield from read(options)
         return
     hidden = name is True
-    name = ROW_ID if name is True else name
+    name = name if isinstance(name, str) else ROW_ID
     at, next_number = 0, options.first_row_id
     if declared is not None and not (hidden and ROW_ID not in declared.columns):
         pairs = dict(zip(declared.columns, declared.types, strict=True))

@@ -25,6 +25,7 @@ from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 PAIRING = 24  # bytes of memory to pack an entry
+KEPT_WHOLE = 1 << 18  # entries of a level's array that is kept whole if few of them are used
 
 # 33 bits for a value of 32 bits, so that bounds just outside of these have a code, too.
 SHIFT = 33
@@ -83,6 +84,12 @@ class TrieLevel:
         """The length of the longest list."""
         lengths = self.xp.diff(self.offsets)
         return int(lengths.max()) if len(lengths) else 0
+
+    @cached_property
+    def squares(self) -> int:
+        """The sum of the squares of the lists' lengths: how many pairs of values of one list."""
+        lengths = self.xp.diff(self.offsets).astype(self.xp.int64)
+        return int((lengths * lengths).sum())
 
     @cached_property
     def usual(self) -> float:
@@ -267,15 +274,31 @@ class TrieLevel:
         return places
 
 
+class Through(NamedTuple):
+    """A column that is gathered where it is read: of each row the entry of `values` at the place
+    that `rows` lead to, the last of them first."""
+
+    values: Array
+    rows: tuple[Array, ...]
+
+
 # Comparisons of values with a column of their rows: (operator, column).
-ValueTests = Sequence[tuple[str, Array]]
+ValueTests = Sequence[tuple[str, Any]]
+
+
+class Sought(NamedTuple):
+    """Of each row, the position of its value in a root's list, which is looked up where it is read;
+    -1 if it is absent. `values`: an array, or `Through` others."""
+
+    level: TrieLevel
+    values: Any
 
 
 class Lookup(NamedTuple):
     """Where values are looked up: in the lists of the rows' parents, or in the root's (None)."""
 
     level: TrieLevel
-    parents: Array | None  # by row
+    parents: Any  # by row: an array, `Through` others, or `Sought`; or None
     wanted: bool  # whether the positions are needed
 
 
@@ -296,22 +319,38 @@ class ListEntries(NamedTuple):
 
 class ListRanges(NamedTuple):
     """The lists of the rows' parents, one for each row, within bounds: (operator, bounds). Where
-    each begins and ends has not been looked up yet. `source`: as in `ListEntries`."""
+    each begins and ends has not been looked up yet. `source`: as in `ListEntries`. `times`: 1 if no
+    two rows have the same parent, 2 if no more than its list has values; 0: unknown. Bounds are
+    arrays, or `Through` others; parents also `Sought`."""
 
     level: TrieLevel
-    parents: Array
+    parents: Any
     cuts: ValueTests
     source: int
+    times: int = 0
 
     @property
     def values(self) -> Array:
         return self.level.values
 
 
+class ListRuns(NamedTuple):
+    """The lists of which the rows themselves are the entries: of each row, the `values` of the rows
+    with the same parent (`parents` ascend), those beyond it by the operators in `cuts`. `lows` and
+    `highs`: for where they begin and end."""
+
+    values: Array
+    parents: Array
+    cuts: tuple[str, ...]
+    source: int
+    lows: Array | None = None
+    highs: Array | None = None
+
+
 class Choice(NamedTuple):
     """Lists, one for each row, which may be expanded; or else values are looked up in them."""
 
-    lists: ListEntries | ListRanges
+    lists: ListEntries | ListRanges | ListRuns
     lookup: Lookup
 
 
@@ -337,6 +376,8 @@ class Trie:
         self.weights = weights
         self.labels = labels
         self.layouts: dict[object, Any] = {}  # cached by printers
+        # Of the root, by the least length of their lists: some of the values, and their places.
+        self.with_long_lists: dict[int, tuple[TrieLevel, Array]] = {}
         self.whole: Trie | None = None
 
     @cached_property
@@ -383,6 +424,8 @@ class Trie:
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
+        for level, places in self.with_long_lists.values():
+            size += level.nbytes + held_bytes(places)
         return size + sum(
             held_bytes(w) for w in (self.weights, vars(self).get("weighed")) if w is not None
         )

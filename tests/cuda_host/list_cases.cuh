@@ -1,6 +1,6 @@
 // Kernels that do many cases of lists.cuh in one launch, each by one tile: of 32 lanes,
 // for which tests put other numbers too. A and B are types.
-#include "lists.cuh"
+#include "lane_lists.cuh"
 
 // A case of two lists: [alo, ahi) and [blo, bhi), and where in `out` there is room for the shorter.
 KERNEL(meet_32)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases,
@@ -74,5 +74,24 @@ KERNEL(parents_32)(ARRAY(const A) offsets, i64 n_offsets, i64 count, ARRAY(i64) 
     for (i64 at = tile_of_grid<32>() * lanes; at < count; at += threads_of_grid()) {
         const i64 first = parent_of(t, offsets, n_offsets, at), mine = at + t.rank;
         if (mine < count) found[mine] = parent_near(t, offsets, first, n_offsets, mine);
+    }
+}
+
+// Cases of two lists, one for each lane, of which many have the same second list, as in `each_32`.
+// Counts the common values of as many cases as a tile has lanes.
+KERNEL(held_32)(ARRAY(const i32) va, ARRAY(const i32) vb, ARRAY(const i64) cases, i64 count,
+                ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    SHARED(i32, all_held, HELD_SLOTS * (64 / 32));
+    const i64 lanes = threads_of_grid() / tiles_of_grid<32>();
+    const auto held = slice(all_held, thread_of_block() / lanes * HELD_SLOTS, HELD_SLOTS);
+    Held now = {0, 0, 0};
+    for (i64 c = tile_of_grid<32>() * lanes; c < count; c += threads_of_grid()) {
+        const bool yes = c + t.rank < count && (c + t.rank) % 5 != 4;
+        const auto at = slice(cases, 4 * (yes ? c + t.rank : c), 4);
+        const i64 n = count_common_held(t, yes, va, (i32)at[0], (i32)at[1], vb, (i32)at[2],
+                                        (i32)at[3], held, now);
+        const i64 all = sum(t, n);
+        if (t.rank == 0) found[c / lanes] = all;
     }
 }

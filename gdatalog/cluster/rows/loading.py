@@ -19,7 +19,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn
+from gdatalog.storage.table import Array, NullableColumn, Table, TextColumn
 from gdatalog.values import TypeName
 
 TEXT_BYTES = 160  # of a short text in the symbol table
@@ -56,7 +56,7 @@ class Loading:
         return self.keeping.pool.stage(f"{what} {self.wanted.name}", self.limits)
 
 
-def own_keys(column: Array, kind: TypeName) -> Array:
+def own_keys(column: Array | NullableColumn, kind: TypeName) -> Array:
     """The keys of a column without texts, in memory that nothing else can change."""
     keys = encode_column(column, kind, SymbolTable())
     return keys.copy() if keys is column else keys

@@ -99,5 +99,7 @@ def write_part(value: object, shape: TypedColumns, symbols: SymbolTable | None, 
 
 def table(rows: Sequence[Columns], shape: TypedColumns, symbols: SymbolTable | None) -> Table:
     """Blocks of rows, with keys decoded."""
-    columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
-    return Table(shape.columns, shape.types, columns, sum(len(block[0]) for block in rows))
+    null = shape.nullable
+    columns = decode_blocks(rows, shape.types, symbols or SymbolTable(), nullable=null)
+    length = sum(len(block[0]) for block in rows)
+    return Table(shape.columns, shape.types, columns, length, nullable=null)

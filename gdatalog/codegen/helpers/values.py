@@ -219,7 +219,7 @@ def first_day_of(time: int, months: int) -> Scalar:
 
 
 @inlined
-def round_of(value: float) -> float:
+def round_of(value: float) -> Scalar:
     """To a whole number, halves away from zero."""
     size = abs(value)
     down = np.floor(size)
@@ -228,7 +228,7 @@ def round_of(value: float) -> float:
 
 
 @inlined
-def round_to(value: float, scale: float) -> float:
+def round_to(value: float, scale: float) -> Scalar:
     """To a number of digits; what is too large for them stays."""
     scaled = value * scale
     return round_of(scaled) / scale if abs(scaled) < 9007199254740992.0 else value

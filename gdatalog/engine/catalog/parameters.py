@@ -13,7 +13,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_column, float_to_key
 from gdatalog.storage.places import DataPlace, MissingValue, shown
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Column, TextColumn
+from gdatalog.storage.table import Array, NullableColumn, TextColumn
 from gdatalog.values import (
     INT_MAX,
     INT_MIN,
@@ -47,7 +47,7 @@ class GivenList:
 
     name: str
     kind: TypeName
-    column: Column
+    column: Array | TextColumn
     digest: bytes = field(repr=False)
 
     @staticmethod
@@ -61,6 +61,7 @@ class GivenList:
         from gdatalog.storage.columns import column_from
 
         kind, column = column_from(many, None, _ListPlace("the parameter", name))
+        assert not isinstance(column, NullableColumn)
         if isinstance(column, np.ndarray):
             column = column.copy()
         return GivenList(name, kind, column, digest_of(kind, column))
@@ -101,7 +102,7 @@ def holds_many(value: object) -> bool:
     return isinstance(value, Collection) or any(hasattr(value, kind) for kind in _ARRAYS)
 
 
-def digest_of(kind: TypeName, column: Column) -> bytes:
+def digest_of(kind: TypeName, column: Array | TextColumn) -> bytes:
     from hashlib import blake2b
 
     found = blake2b(kind.encode(), digest_size=16)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.group_statistics import correlation, mode, quantile, variance
+from gdatalog.cpu_ops.group_statistics import Groups, correlation, mode, quantile, variance
 from gdatalog.cpu_ops.ordered_groups import OrderedRows, joined, top
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.operators import Relations
@@ -27,7 +27,6 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
-from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float, narrow
 from gdatalog.storage.ordered import ranks_of
 from gdatalog.storage.relation import Relation
@@ -143,7 +142,7 @@ class ReadRows:
             places = top(group, there.columns[name], there.sortable(name), turned, given)
             return [column[places] for column in (*group, there.columns[name])]
         if function.kind in STATISTICS:
-            places, values = self._over_nulls(function, group)
+            places, values = self._statistic(function, group)
             return [*(column[places] for column in group), values]
         item, separator, *keys = function.targets
         name = self._name(item)
@@ -171,54 +170,45 @@ class ReadRows:
                 found |= self.columns[name] == NULL
         return found
 
-    def _over_nulls(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
-        """A row of each group, and the key of its value: null where all that it reads is."""
-        names = [target.name for target in function.targets if isinstance(target, Var)]
-        nulls = self._nulls(names)
-        rows = self.without_nulls(names)
-        if rows is self:
-            return self._statistic(function, group)
-        own = [rows.columns[name] for name in self.own]
-        places, values = rows._statistic(function, own)
-        first, groups = group_rows(group, self.length)
-        alone: Array = np.ones(len(first), dtype=np.bool_)
-        alone[groups[~nulls]] = False
-        found = np.concatenate([np.flatnonzero(~nulls)[places], first[alone]])
-        missing = np.full(np.count_nonzero(alone), NULL)
-        return found, np.concatenate([values.astype(np.int64), missing])
-
     def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
-        """A row of each group, and the key of its value."""
+        """A row of each group, and the key of its value. Nulls are skipped; where nothing is left
+        the value is null."""
         kind, targets = function.kind, function.targets
-        name, count = self._name(targets[0]), 2 if function.kind in ("quantile", "corr") else 1
-        weights = (
-            self.columns[self._name(targets[count])]
-            if len(targets) > count
-            else np.ones(self.length, dtype=np.int64)
-        )
-        if kind == "mode":
-            places = mode(weights, group, self.sortable(name))
-            return places, self.columns[name][places]
+        given = 2 if kind in ("quantile", "corr") else 1
+        names = [target.name for target in targets[:given] if isinstance(target, Var)]
+        weights = self.columns[self._name(targets[given])] if len(targets) > given else None
+        groups = Groups(group, ~self._nulls(names), weights)
         with np.errstate(all="ignore"):
-            if kind in ("median", "quantile"):
-                share = 0.5 if kind == "median" else float(self._value(targets[1]))
-                if not 0 <= share <= 1:
-                    message = f"a quantile is from 0 to 1, not {share}"
-                    raise UsageError(message, targets[1].span, hint="the median is at 0.5")
-                key = self.columns[name]
-                if self.types[name] not in ("int", "float"):
-                    return quantile(weights, group, key, share, partial(_time_between, key))
-                between = partial(_between, self._numbers(name))
-                places, values = quantile(weights, group, key, share, between)
-            elif kind == "corr":
-                other = self._numbers(self._name(targets[1]))
-                places, values = correlation(weights, group, self._numbers(name), other)
-            else:
-                places, values = variance(weights, group, self._numbers(name))
-                values = np.sqrt(values) if kind == "stddev" else values
-        if np.isnan(values).any():
-            raise EvaluationError("a statistic of inf is not a number", function.span)
-        return places, float_to_key(values)
+            values, found = self._statistics(function, names, groups)
+        if values.dtype == np.float64:
+            if np.isnan(values[found]).any():
+                raise EvaluationError("a statistic of inf is not a number", function.span)
+            values = float_to_key(np.where(found, values, 0.0))
+        return groups.firsts, np.where(found, values, NULL)
+
+    def _statistics(
+        self, function: HeadAggregate, names: Sequence[str], groups: Groups
+    ) -> tuple[Array, Array]:
+        """The values of groups, floats or keys, and which of them there are."""
+        kind, name = function.kind, names[0]
+        if kind == "mode":
+            rows, found = mode(groups, self.sortable(name))
+            return self.columns[name][rows].astype(np.int64), found
+        if kind in ("median", "quantile"):
+            share = 0.5 if kind == "median" else float(self._value(function.targets[1]))
+            if not 0 <= share <= 1:
+                message = f"a quantile is from 0 to 1, not {share}"
+                raise UsageError(message, function.targets[1].span, hint="the median is at 0.5")
+            column = self.columns[name]
+            times = self.types[name] not in ("int", "float")
+            between = (
+                partial(_time_between, column) if times else partial(_between, self._numbers(name))
+            )
+            return quantile(groups, column, share, between)
+        if kind == "corr":
+            return correlation(groups, *map(self._numbers, names))
+        values, found = variance(groups, self._numbers(name))
+        return (np.sqrt(values) if kind == "stddev" else values), found
 
     def _numbers(self, name: str) -> Array:
         column = self.columns[name]

@@ -194,8 +194,9 @@ def applies(plan: RulePlan, given: bool = False) -> IndexLookup | None:
     if len(plan.joins) != 1 or plan.terms or plan.within or plan.left:
         return None
     (join,) = plan.joins
-    started = join.given is not None and join.scan is None
-    if started != given or join.orbit != 1 or len(join.tries) != 1:
+    if join.scan is not None or (join.given is not None) != given:
+        return None
+    if join.orbit != 1 or len(join.tries) != 1:
         return None
     (ref,), counts = join.tries, [gather.variable for gather in plan.gathers]
     if ref.version != "full" or ref.ranked or ref.sliced:

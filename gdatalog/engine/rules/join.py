@@ -135,7 +135,11 @@ class JoinRun:
         seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
         beside = inputs.scope, limits, seen, inputs.lasting, context.thresholds
         walk = Levelwise(tries, ops, *beside)
-        here = context.device is CPU
+        here, handed = context.device is CPU, None
+        if inputs.lasting is None and (not here or context.settings.hand_over == "always"):
+            from gdatalog.engine.rules.hand_over import hand_over
+
+            handed = walk.deeper = hand_over(join, tries, inputs, self.plan.relation, seen)
         most = _rows_at_hand(join, tries, limits.chunk) if here else 0
         held = most * levels_of(self.plan) * BYTES_PER_ROW
         held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
@@ -154,6 +158,7 @@ class JoinRun:
                     walk.run(join.steps, 0, first, sink)
         if inputs.report is not None and seen is not None:  # it has completed
             inputs.report.saw(seen)
+            inputs.report.handed += 0 if handed is None else handed.found
 
     def _first(self) -> Iterator[Frontier]:
         """The rows that the join starts from, chunk by chunk."""

@@ -12,7 +12,7 @@ from gdatalog.engine.rules.join import JoinRun, Loops
 from gdatalog.engine.rules.operator import RuleJoins
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
-from gdatalog.plan.effects import one_row_each, widens
+from gdatalog.plan.effects import generates, one_row_each
 from gdatalog.plan.grouped_rows import ascends
 from gdatalog.plan.join_plan import RulePlan
 from gdatalog.records import dataclass, replace
@@ -59,7 +59,7 @@ class LocalJoins(RuleJoins):
         join, inputs = self.plan.joins[number], self.inputs
         run, once = self._run(number), one_row_each(join)
         nest = run.nest(Form(join.outputs))
-        if once and join.scan is not None and not widens(join) and inputs.sources.once(join):
+        if once and join.scan is not None and not generates(join) and inputs.sources.once(join):
             kept = DistinctSink(join.outputs, inputs.ops, inputs.scope, inputs.limits)
             for attempt in run.attempts(nest):
                 with attempt:
@@ -118,14 +118,20 @@ class LocalJoins(RuleJoins):
         nest = run.nest(form_of_bag(plan.keys, plan.gathers))
 
         into = gathering
+        alone = self.loops is None and len(plan.groups) == 1
         for attempt in run.attempts(nest):
             with attempt:
                 if attempt.choice.breadth_first:
                     into = gathering if attempt.choice.allowed is None else gathering.copy()
-                    run.levelwise(Bag(plan.keys, into), attempt.choice.shared)
+                    bag = Bag(plan.keys, into)
+                    bag.total = 0 if bag.only_total and attempt.choice.shared is None else None
+                    run.levelwise(bag, attempt.choice.shared)
+                    if alone and bag.total and not into.blocks:  # no kernels for one number
+                        into = replace(into, ops=CPU.ops)
+                    for start in range(0, bag.total or 0, 1 << 62):
+                        into.add_total(min(bag.total or 0, start + (1 << 62)) - start)
                     continue
                 blocks = nest.run(plan.relation)
-                alone = self.loops is None and len(plan.groups) == 1
                 into = gathering
                 if alone and blocks and is_on_host(blocks[0][-1]):  # a device's few rows
                     into = replace(gathering, ops=CPU.ops)

@@ -287,7 +287,7 @@ KERNEL(look_up)(Bytes found, Bytes values, Bytes offsets, Bytes parents, Bytes s
         const i64 key = whole(sought, wide_sought, at);
         i64 low = 0, high = length, place;
         if (how & DENSE) {
-            place = find_indexed(array_of<i32>(values), least, length, key);
+            place = find_indexed(least, array_of<i32>(values), length, key);
         } else {
             if (how & OF_PARENTS) {
                 const i64 parent = whole(parents, wide_parents, at);

@@ -1,53 +1,29 @@
 // Building blocks of a level's expansion: searches in sorted lists, sums, load balancing.
 #pragma once
-#include "prelude.cuh"
+#include "lists.cuh"
 
-// ---------------------------------------------------------------------------------------- searches
-//
-// One thread searches for each value.
+// ------------------------------------------------------------------------------------ equal values
 //
 // Neighbouring threads of a warp usually search one list for ascending values, so their first
 // probes are at the same places, and their last ones close together.
 
-// The first position in [lo, hi) whose value is not less than the key.
+// The end of the run of equal values around a position, among so many: found by doubled steps.
 template <class A>
-DEVICE i64 lower_bound(A values, i64 lo, i64 hi, i64 key) {
-    while (lo < hi) {
-        const i64 middle = lo + ((hi - lo) >> 1);
-        if ((i64)values[middle] < key)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
+DEVICE i64 run_end(A values, i64 at, i64 size) {
+    const auto key = +values[at];
+    i64 low = at + 1;
+    for (i64 step = 1; low < size && +values[low] == key; step *= 2) low += step;
+    const i64 high = low < size ? low : size;
+    return upper(values, at + 1, high, key);
 }
 
-// The first position in [lo, hi) whose value is greater than the key.
+// Where that run begins.
 template <class A>
-DEVICE i64 upper_bound(A values, i64 lo, i64 hi, i64 key) {
-    while (lo < hi) {
-        const i64 middle = lo + ((hi - lo) >> 1);
-        if ((i64)values[middle] <= key)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
-}
-
-// The key's position in [lo, hi); -1 if absent.
-template <class A>
-DEVICE i64 find_within(A values, i64 lo, i64 hi, i64 key) {
-    const i64 at = lower_bound(values, lo, hi, key);
-    return at < hi && (i64)values[at] == key ? at : -1;
-}
-
-// The key's position in a list with an index of all values from `least` on; -1 if absent.
-template <class A>
-DEVICE i64 find_indexed(A index, i64 least, i64 size, i64 key) {
-    // Unsigned, because the distance of two ints may not fit into one.
-    const u64 at = (u64)key - (u64)least;
-    return at < (u64)size ? (i64)index[(i64)at] : -1;
+DEVICE i64 run_begin(A values, i64 at) {
+    const auto key = +values[at];
+    i64 high = at;
+    for (i64 step = 1; high > 0 && +values[high] == key; step *= 2) high -= step;
+    return lower(values, high > 0 ? high : 0, at, key);
 }
 
 // --------------------------------------------------------------------- compaction, running sums
@@ -167,6 +143,13 @@ DEVICE void running_sums(V values, A state, i64 tile, i64 end) {
     block_sync();
 #pragma unroll
     for (int i = 0; i < EACH; i++) values[i] += sums[i * WARPS + warp];
+}
+
+// How many rows a level has: at most `most`; or as many as a kernel before it has kept, whose state
+// `ahead` is.
+template <class A>
+DEVICE i64 rows_of_level(i64 most, A ahead) {
+    return most < 0 ? ahead[1] : most;
 }
 
 // ---------------------------------------------------------------------------------- load balancing

@@ -51,8 +51,8 @@ KERNEL(look_up_sorted)(ARRAY(PLACE) found, ARRAY(const VALUE) values, ARRAY(cons
         for (int i = 0; i < EACH; i++) {
             const i64 at = first + i * THREADS;
             if (at >= size) continue;
-            const i64 place = part <= NEAR ? find_within(near, 0, part, keys[i])
-                                           : find_within(values, low, high, keys[i]);
+            const i64 place = part <= NEAR ? find(near, 0, part, keys[i])
+                                           : find(values, low, high, keys[i]);
             found[at] = (PLACE)(place < 0 ? place : part <= NEAR ? low + place : place);
         }
     }

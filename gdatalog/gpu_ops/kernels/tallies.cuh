@@ -4,7 +4,7 @@
 // count. Lanes add with atomics, because two may have the same key. The lane that finds a count of
 // zero lists its key.
 #pragma once
-#include "lists.cuh"
+#include "lane_lists.cuh"
 #include "work.cuh"
 
 // The CPU computes larger counts exactly. The sum of two counts up to this one fits into 64 bits,
@@ -136,9 +136,8 @@ DEVICE i64 add_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
 }
 
 // The same for two lists of each lane with `yes`: how many values are common to this lane's.
-template <int WHERE, int N, class A, class B, class C>
-DEVICE i64 add_common_of_each(Tile<N> t, bool yes, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
-                              C counts) {
+template <int WHERE, int N, class A, class B, class P, class C>
+DEVICE P add_common_of_each(Tile<N> t, bool yes, A va, P alo, P ahi, B vb, P blo, P bhi, C counts) {
     return each_common_of_each(t, yes, va, alo, ahi, vb, blo, bhi, [&](i64 key, i64 a, i64 b) {
         if (WHERE & 1) atomic_add(counts, a, (i64)1);
         if (WHERE & 2) atomic_add(counts, b, (i64)1);

@@ -14,14 +14,15 @@
 #include "tallies.cuh"
 #include "walk.cuh"
 
-// The words of a team: its unit, the keys listed now and for the unit before, the turns that have been
-// taken of each loop, what the unit has added to its table, and by how much units were too small.
+// The words of a team: its unit, the keys listed for the unit before, the turns that have been taken of
+// each loop, what the unit has added to its table, and by how much units were too small. The number of
+// keys listed now has 32 bits: in shared memory, an addition of 64 is a loop, and tiles add often.
 enum {
-    TEAM_UNIT = 0, TEAM_KEYS = 1, TEAM_LISTED = 2, TEAM_FILLS = 3, TEAM_READS = 4, TEAM_ADDED = 5,
-    TEAM_SMALL = 6, TEAM_WORDS = 7
+    TEAM_UNIT = 0, TEAM_LISTED = 1, TEAM_FILLS = 2, TEAM_READS = 3, TEAM_ADDED = 4, TEAM_SMALL = 5,
+    TEAM_WORDS = 6
 };
 // A unit that adds less than this is done sooner by a tile alone. So many empty ones part a team.
-enum { SMALL_UNIT = 4096, MANY_SMALL = 16 };
+enum { SMALL_UNIT = 512, MANY_SMALL = 16 };
 
 // The tile of this thread, or the first of its team.
 template <int N>
@@ -30,22 +31,23 @@ DEVICE i64 place_of_team(i64 team) {
 }
 
 // The table of a team, or of a tile alone. `table`: the team's shared memory; `far`: n counts.
-template <class A, class T, class W>
-DEVICE Counts<T> open_team(const Run& run, Work& work, W words, A table, Array<T> far, i64 n) {
+template <class A, class T, class W, class K>
+DEVICE Counts<T> open_team(const Run& run, Work& work, W words, K listed, A table, Array<T> far, i64 n) {
     work.team = run.team > 0;
     const i64 most = run.team / (i64)sizeof(T), near = most < n ? most : n;
     const auto all = array_of<T>(table);
     for (i64 at = thread_of_block(); at < near; at += threads_of_block()) all[at] = 0;
-    if (work.team && thread_of_block() == 0) words[TEAM_KEYS] = words[TEAM_SMALL] = 0;
+    if (work.team && thread_of_block() == 0) words[TEAM_SMALL] = 0;
     if (work.team && thread_of_block() == 0) words[TEAM_ADDED] = SMALL_UNIT;
+    if (work.team && thread_of_block() == 0) listed[0] = 0;
     const Counts<T> counts = {slice(all, 0, near), far, n - near};
     return counts;
 }
 
 // The next unit of the team, as a task; or the next task of the tile, which then counts in its `own`
 // table of n counts.
-template <int N, class W, class T, class V>
-DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, i64 total,
+template <int N, class W, class K, class T, class V>
+DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, K listed, i64 total,
                          Counts<T>& counts, Array<T> own, i64 n, V& values, V own_values,
                          i64& length) {
     if (!work.team) return next_work(t, run, work, total, 1);
@@ -53,8 +55,9 @@ DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, i64 tot
     if (thread_of_block() == 0) {
         const i64 small = words[TEAM_SMALL] + SMALL_UNIT - words[TEAM_ADDED];
         words[TEAM_SMALL] = small > 0 ? small : 0;
-        words[TEAM_LISTED] = +words[TEAM_KEYS];
-        words[TEAM_KEYS] = words[TEAM_FILLS] = words[TEAM_READS] = words[TEAM_ADDED] = 0;
+        words[TEAM_LISTED] = +listed[0];
+        words[TEAM_FILLS] = words[TEAM_READS] = words[TEAM_ADDED] = 0;
+        listed[0] = 0;
         i64 unit = total;
         if (small > MANY_SMALL * SMALL_UNIT) {
             unit = -1;
@@ -117,8 +120,8 @@ DEVICE i64 clear_of_team(Tile<N> t, const Work& work, W words, const Counts<T>& 
 
 // As `add_tally`; of a team, the number of keys is known once its tiles have met. Keys of the shared
 // part are listed only if loops read them.
-template <bool LISTED, int N, class W, class T, class V>
-DEVICE i64 add_of_team(Tile<N> t, Work& work, W words, const Counts<T>& counts, V values,
+template <bool LISTED, int N, class K, class T, class V>
+DEVICE i64 add_of_team(Tile<N> t, Work& work, K listed, const Counts<T>& counts, V values,
                        i64 length, bool yes, i64 key, i64 low, i64 amount, int& trouble) {
     if (!work.team) {
         return add_tally(t, counts, values, length, yes, key, low, amount, trouble);
@@ -127,9 +130,9 @@ DEVICE i64 add_of_team(Tile<N> t, Work& work, W words, const Counts<T>& counts, 
     bool fresh = count_one(counts, yes, key, low, amount, trouble);
     fresh = fresh && (LISTED || key - low < counts.split);
     const u32 news = ballot(t, fresh);
-    i64 place = 0;
+    u32 place = 0;
     if (news != 0u) {
-        if (t.rank == 0) place = atomic_add(words, TEAM_KEYS, (i64)bits_of(news));
+        if (t.rank == 0) place = atomic_add(listed, 0, (u32)bits_of(news));
         place = from_rank(t, place, 0);
     }
     if (fresh) values[place + before(t, news)] = key;
@@ -137,8 +140,8 @@ DEVICE i64 add_of_team(Tile<N> t, Work& work, W words, const Counts<T>& counts, 
 }
 
 // Called when the table is full. Returns the number of keys; if not all are listed, 1.
-template <bool LISTED, int N, class W>
-DEVICE i64 met(Tile<N> t, Work& work, W words, i64 length) {
+template <bool LISTED, int N, class W, class K>
+DEVICE i64 met(Tile<N> t, Work& work, W words, K listed, i64 length) {
     if (!work.team) {
         sync(t);
         return length;
@@ -147,5 +150,5 @@ DEVICE i64 met(Tile<N> t, Work& work, W words, i64 length) {
     if (t.rank == 0) atomic_add(words, TEAM_ADDED, (i64)added);
     work.added = 0u;
     block_sync();
-    return LISTED ? +words[TEAM_KEYS] : 1;
+    return LISTED ? (i64)+listed[0] : 1;
 }

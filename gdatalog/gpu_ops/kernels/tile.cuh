@@ -88,22 +88,24 @@ DEVICE T greatest(Tile<N> t, T value) {
 //
 // Shares the turns of all ranges among the lanes.
 
-// The ranges of all lanes as one sequence.
-struct Spread {
-    i64 end;     // the end of this lane's range in the sequence
-    i64 origin;  // add it to a place in the sequence to get the place in this lane's range
-    i64 total;
+// The ranges of all lanes as one sequence. P: of positions.
+template <class P>
+struct SpreadOf {
+    P end;     // the end of this lane's range in the sequence
+    P origin;  // add it to a place in the sequence to get the place in this lane's range
+    P total;
 };
+typedef SpreadOf<i64> Spread;
 
-template <int N>
-DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high, bool yes = true) {
-    const i64 length = yes && high > low ? high - low : 0;
-    i64 end = length;
+template <int N, class P>
+DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
+    const P length = yes && high > low ? high - low : 0;
+    P end = length;
     for (int by = 1; by < N; by *= 2) {
-        const i64 before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);
+        const P before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);
         end += t.rank >= by ? before : 0;
     }
-    const Spread found = {end, low - (end - length), from_rank(t, end, N - 1)};
+    const SpreadOf<P> found = {end, low - (end - length), from_rank(t, end, N - 1)};
     return found;
 }
 
@@ -112,9 +114,9 @@ constexpr i64 LONG = 64;
 
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
 // in the order of their ranks; some places may be beyond the end.
-template <int N>
-DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
-    const i64 left = spread.end - (place - t.rank);  // relative to the first lane's: 32 bits do
+template <int N, class P>
+DEVICE int owner_of(Tile<N> t, const SpreadOf<P>& spread, P place) {
+    const i64 left = (i64)spread.end - (i64)(place - t.rank);  // relative to the first lane's
     const int end = left < 0 ? 0 : left < N ? (int)left : N;
     int owner = 0;
     for (int half = N / 2; half > 0; half /= 2) {

@@ -26,7 +26,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import ORDERED
 from gdatalog.planner.check.walk import Node, all_of, no_match_of, rebuild, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, shown_columns
+from gdatalog.storage.kinds import ROW_ID, ROW_NUMBERS, Kinds, either, shown_columns
 from gdatalog.values import TypeName
 
 
@@ -51,6 +51,10 @@ class Schema:
     def shown(self) -> int:
         """The number of columns without one of hidden row numbers."""
         return shown_columns(self.kinds, self.arity)
+
+    def nulls_beyond(self, other: Schema) -> bool:
+        """Whether a column is nullable that is not in another schema of these types."""
+        return bool(self.nullable) and either(self.nullable, other.nullable) != other.nullable
 
     def as_shown(self) -> Schema:
         """The columns without one of hidden row numbers."""

@@ -110,6 +110,18 @@ class ColumnNames:
         unnamed = tuple([f"c{at}" for at in range(relation.arity or 0)])
         return self._of_heads.get(name, unnamed)
 
+    def shown(self, name: str) -> tuple[str, ...]:
+        """The columns that answers have: all but hidden row numbers."""
+        schema = self.catalog.relations[name].schema
+        return self.of(name) if schema is None else schema.columns[: schema.shown]
+
+    def with_row_id(self, atom: s.Atom) -> s.Atom:
+        """An atom of a body, with a `_` for hidden row numbers that it leaves out."""
+        schema = self.catalog.relations[atom.name].schema
+        if schema is None or len(atom.args) != schema.shown:
+            return atom
+        return replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
+
     def placed(self, atom: s.Atom, errors: list[Error]) -> s.Atom:
         """An atom of a body with all arguments by their place."""
         return _placed(atom, self.of(atom.name), None, errors)

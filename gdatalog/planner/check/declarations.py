@@ -80,7 +80,11 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
         known = before.schema
         if known is not None and known.shown < known.arity:
             schema = schema.with_row_ids()
-        same = known is None or known.types == schema.types
+        same = known is None or (
+            known.types == schema.types
+            and not known.nulls_beyond(schema)
+            and not (before.declared and schema.nulls_beyond(known))
+        )
         if before.declared and not (same and (known is None or known.columns == schema.columns)):
             assert known is not None
             message = f"`{name}` is declared again, and differently"

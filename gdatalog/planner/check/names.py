@@ -14,22 +14,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
+from gdatalog.errors import Caution, Error, NameResolutionError, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import TEST_NULL
 from gdatalog.plan.functions import (
     AGGREGATES,
     ALIASES,
-    ANY,
     FUNCTIONS,
     GENERATORS,
     HIDDEN,
     ORDERED,
-    TYPES,
+    STATISTICS,
 )
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
+from gdatalog.planner.check.arity import wrong_number
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.catalog import (
     CatalogRelation,
@@ -52,7 +52,7 @@ from gdatalog.planner.check.walk import (
     rebuild,
     variables,
 )
-from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
+from gdatalog.planner.check.wording import INSTEAD, did_you_mean, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
 
@@ -148,10 +148,7 @@ class NameResolution:
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
-            columns = self.columns.of(name)
-            if relation.schema is not None:
-                columns = columns[: relation.schema.shown]
-            cut = None if query.ordering is None else self._cut(query, columns)
+            cut = None if query.ordering is None else self._cut(query, self.columns.shown(name))
             return CheckedQuery(name, relation.arity == 0, query.span, cut), None
         before = len(self.errors)
         self._start()
@@ -268,12 +265,8 @@ class NameResolution:
                     atom = self.columns.placed(atom, self.errors)
                     if len(self.errors) > before:
                         return atom
-                relation = self.catalog.relations[atom.name]
-                if relation.arity != len(atom.args):
-                    schema = relation.schema
-                    if schema is not None and len(atom.args) == schema.shown:
-                        atom = replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
-                    self._arity(atom)
+                if self.catalog.relations[atom.name].arity != len(atom.args):
+                    self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
             self._nulls_fit(atom)
@@ -358,7 +351,7 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = [compare.first, *[side for _, side in compare.rest]]
-        for left, op, right in neighbours(compare):
+        for left, op, right in neighbours(compare) if s.Null in map(type, sides) else ():
             if op not in ("=", "!="):
                 self._no_null((left, right), f"`{op}` does not hold for a null", TEST_NULL)
         if not any(map(_is_range, sides)):
@@ -398,7 +391,7 @@ class NameResolution:
             hint = f"in the head of a rule it is written `{ORDERED[name]}`"
             self._fail(f"`{name}` is for heads", span, hint)
         else:
-            hint = f"those that do are {', '.join(ORDERED)}"
+            hint = f"those that do are {', '.join(n for n in ORDERED if n not in STATISTICS)}"
             self._fail(f"`{name}` takes no order", span, hint)
 
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
@@ -439,9 +432,8 @@ class NameResolution:
 
     def _no_null(self, exprs: Sequence[Node], message: str, hint: str) -> None:
         """An error for a `null` where only a value makes sense."""
-        for expr in exprs:
-            if isinstance(expr, s.Null):
-                self._fail(message, expr.span, hint)
+        for null in [expr for expr in exprs if isinstance(expr, s.Null)]:
+            self._fail(message, null.span, hint)
 
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
@@ -463,7 +455,7 @@ class NameResolution:
             self._not_here(call)
         elif name in FUNCTIONS:
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
-                self._function_arity(call, name)
+                self.errors.append(wrong_number(call, name))
             else:
                 if name not in _TAKE_NULLS:
                     self._no_null(args, f"`{call.name}` of a null is null", _COALESCE)
@@ -482,22 +474,6 @@ class NameResolution:
             hint = near or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
         return s.FunctionCall(name, args, call.span)
-
-    def _function_arity(self, call: s.FunctionCall, name: str) -> None:
-        counts: list[str] = []
-        forms: list[str] = []
-        for signature in FUNCTIONS[name]:
-            least = len(signature.params) if signature.least is None else signature.least
-            most = len(signature.params)
-            or_more = " or more" if signature.variadic else f" or {most}" * (most > least)
-            counts.append(f"{least}{or_more}")
-            kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
-            forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
-        takes = either(counts)
-        noun = "argument" if takes == "1" else "arguments"
-        message = f"`{call.name}` takes {takes} {noun}, not {len(call.args)}"
-        hint = f"it is {either(forms)}"
-        self.errors.append(TypeMismatchError(message, call.span, hint=hint))
 
     def _not_here(self, call: s.FunctionCall) -> None:
         """The error for an aggregate, range or distinct in the place of a value."""
@@ -574,12 +550,6 @@ class NameResolution:
         self.lifted = lifted
         lifted.append(s.Compare(value, (("=", resolved),), aggregate.span))
         return value
-
-
-def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
-    """The types that an argument may have, in a fixed order."""
-    kinds = param if isinstance(param, frozenset) else param[1]
-    return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
 
 
 def _as_constant(arg: s.Expr) -> s.Expr:

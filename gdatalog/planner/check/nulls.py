@@ -15,31 +15,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count
-from math import inf
 from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import STATISTICS, UNLESS_NULL, signature_of
+from gdatalog.plan.functions import OF_SEVERAL, STATISTICS
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours, ready, solvable
+from gdatalog.planner.check.null_values import Known, NullExpressions
 from gdatalog.planner.check.wording import own_name, show
 from gdatalog.records import replace
-from gdatalog.values import FIRST_DAY, INT_MIN, TypeName, Value
+from gdatalog.values import TypeName
 
-Known = dict[str, bool]  # the variables that are bound, and whether each may be null
-Exprs = tuple[s.Expr, ...]
 # The variable that an item binds, and what it gets, if the item is an equation.
 Definitions = dict[s.Literal, tuple[str, s.Expr]]
-# An expression that is valid where none of the others is null, and null elsewhere.
-Lifted = tuple[Any, Exprs]
-
-_LEAST: dict[TypeName, Value] = {
-    "int": INT_MIN, "float": -inf, "bool": False, "symbol": "", "timestamp": INT_MIN,
-    "date": FIRST_DAY, "duration": INT_MIN,
-}  # fmt: skip
 
 
 def with_nulls(
@@ -124,7 +114,7 @@ def _rewritten(
     return given.rule(tuple([arg for arg, _ in head]))
 
 
-class NullRule:
+class NullRule(NullExpressions):
     """A rule whose atoms read columns of which some are `nullable`."""
 
     def __init__(
@@ -133,16 +123,12 @@ class NullRule:
         nullable: Mapping[str, Sequence[bool]],
         params: Mapping[str, TypeName],
     ) -> None:
-        self.own, self.nullable, self.params = rule, nullable, params
-        self.types = dict(rule.types)
-        self._numbers = count(1)
+        super().__init__(rule, params)
+        self.nullable = nullable
         self.known: Known = {}
-        # Of the conjunction at hand: its aggregates that skip nulls, which become equations.
-        self._beside: list[s.Literal] = []
-        self._skipped: dict[s.Aggregate, Lifted] = {}
         self.body: s.Literal | None = None
         if rule.body is not None:
-            self.body, self.known = self._body(rule.body, {})
+            self.body, self.known = self.within(rule.body, {})
 
     def head(self) -> list[tuple[Any, bool]]:
         """The terms of the head, and whether each may be null."""
@@ -151,33 +137,26 @@ class NullRule:
             if isinstance(arg, s.HeadAggregate) and self.own.ordered:
                 found.append((arg, self._ordered(arg)))
             else:
-                lifted = self._lift(arg, self.known)
-                found.append((self._whole(lifted), bool(lifted[1])))
+                lifted = self.lift(arg, self.known)
+                found.append((self.whole(lifted), bool(lifted[1])))
         return found
 
-    def rule(self, args: Exprs) -> CheckedRule:
+    def rule(self, args: tuple[s.Expr, ...]) -> CheckedRule:
         head = replace(self.own.head, args=args)
         return CheckedRule(head, self.body, self.types, self.own.span)
 
     def _ordered(self, call: s.HeadAggregate) -> bool:
         """Whether a function that depends on an order may be null."""
         targets = call.targets
+        if call.kind in OF_SEVERAL:
+            return True
         if call.kind in ("lag", "lead") or call.kind in STATISTICS:
-            return any(self._lift(each, self.known)[1] for each in targets[:2])
+            return any(self.lift(each, self.known)[1] for each in targets[:2])
         return False
 
     # ------------------------------------------------------------------------------- bodies
 
-    def _body(self, body: s.Literal, outer: Known) -> tuple[s.Literal, Known]:
-        """The body with its tests, and what is known behind it; `outer`: what is known before."""
-        around = self._beside, self._skipped
-        self._beside, self._skipped = [], {}
-        try:
-            return self._conjunction(w.conjuncts(body), outer, body)
-        finally:
-            self._beside, self._skipped = around
-
-    def _conjunction(
+    def conjunction(
         self, given: Sequence[s.Literal], outer: Known, body: s.Literal
     ) -> tuple[s.Literal, Known]:
         items = [part for item in given for part in _apart(item)]
@@ -208,9 +187,9 @@ class NullRule:
         known = narrowed
         span = body.span
         tests: list[s.Literal] = [
-            s.Compare(each, (("!=", s.Null(self._type(each), span)),), span) for each in tested
+            s.Compare(each, (("!=", s.Null(self.type_of(each), span)),), span) for each in tested
         ]
-        return w.conjunction([*tests, *self._beside, *written], span), known
+        return w.conjunction([*tests, *self.beside, *written], span), known
 
     def _atoms(
         self, items: Sequence[s.Literal], known: Known, tested: dict[s.Expr, None]
@@ -244,7 +223,7 @@ class NullRule:
                 elif isinstance(arg, s.FunctionCall | s.Chain | s.Aggregate) and (
                     null or any(known.get(name) for name in w.variables(arg))
                 ):
-                    args[at] = var = self._fresh(self._type(arg), arg)
+                    args[at] = var = self.fresh(self.type_of(arg), arg)
                     known[var.name] = null
                     equations.append(s.Compare(var, (("=", arg),), arg.span))
             found.append(replace(item, args=tuple(args)))
@@ -276,7 +255,7 @@ class NullRule:
     def _branches(self, item: s.Or, known: Known, own: Collection[str]) -> list[Known]:
         """What is known behind each alternative."""
         outer = {name: null for name, null in known.items() if name not in own}
-        return [self._body(each, outer)[1] for each in item.items]
+        return [self.within(each, outer)[1] for each in item.items]
 
     def _narrowed(
         self, items: Sequence[s.Literal], known: Known, owned: Mapping[s.Or, set[str]]
@@ -300,7 +279,7 @@ class NullRule:
 
     def _chosen(self, item: s.Or, known: Known, own: Collection[str]) -> s.Literal:
         outer = {name: null for name, null in known.items() if name not in own}
-        return w.disjunction([self._body(each, outer)[0] for each in item.items], item.span)
+        return w.disjunction([self.within(each, outer)[0] for each in item.items], item.span)
 
     def _define(self, items: Sequence[s.Literal], known: Known, defined: Definitions) -> None:
         """Notes what equations, generators and aggregates bind; collects the first two."""
@@ -326,12 +305,12 @@ class NullRule:
                     name = solvable(path, bound, self.types)
                     if name is not None and ready(value, bound):
                         defined[item] = name, self._solved(path, value, known)
-                        known[name] = bool(self._lift(defined[item][1], known)[1])
+                        known[name] = bool(self.lift(defined[item][1], known)[1])
                         return True
             case s.Member(s.Var(name), values) if name not in bound:
                 if all(ready(value, bound) for value in values):
                     defined[item] = name, item.item
-                    known[name] = any(self._lift(value, known)[1] for value in values)
+                    known[name] = any(self.lift(value, known)[1] for value in values)
                     return True
             case s.Range(s.Var(name)) if name not in bound:
                 if all(ready(each, bound) for each in w.children(item)[1:]):
@@ -350,7 +329,7 @@ class NullRule:
                 new = True
         for aggregate in w.all_of(s.Aggregate, item):
             if set(aggregate.exports) - known.keys() and ready(aggregate, known.keys()):
-                inner = self._body(aggregate.body, known)[1]
+                inner = self.within(aggregate.body, known)[1]
                 for name in aggregate.exports:
                     known.setdefault(name, inner.get(name, False))
                 new = True
@@ -390,33 +369,33 @@ class NullRule:
 
     def _conds(self, exprs: Sequence[Any], known: Known) -> Iterator[s.Expr]:
         for expr in exprs:
-            yield from self._lift(expr, known)[1]
+            yield from self.lift(expr, known)[1]
 
     def _written(self, item: s.Literal, known: Known, defined: Definitions) -> s.Literal:
         """An item in which nothing that a test reads is null."""
         match item:
             case s.Not(body):
-                return replace(item, body=self._body(body, known)[0])
+                return replace(item, body=self.within(body, known)[0])
             case s.Compare(left, ((op, right),)):
                 if item not in defined:
                     return self._compared(item, left, op, right, known)
                 name, value = defined[item]
-                lifted = self._lift(value, known)
+                lifted = self.lift(value, known)
                 if lifted[1]:
                     item = s.Compare(s.Var(name, item.span), (("=", value),), item.span)
-                    return replace(item, rest=(("=", self._whole(lifted)),))
+                    return replace(item, rest=(("=", self.whole(lifted)),))
             case s.Member(value, values):
-                whole = tuple([self._whole(self._lift(each, known)) for each in values])
-                return replace(item, item=self._lift(value, known)[0], values=whole)
+                whole = tuple([self.whole(self.lift(each, known)) for each in values])
+                return replace(item, item=self.lift(value, known)[0], values=whole)
             case s.Atom():
                 return item
-        return w.rebuild(item, lambda part: self._lift(part, known)[0])
+        return w.rebuild(item, lambda part: self.lift(part, known)[0])
 
     def _compared(
         self, item: s.Compare, left: s.Expr, op: str, right: s.Expr, known: Known
     ) -> s.Literal:
         """A comparison of what is bound."""
-        sides = [self._lift(side, known) for side in (left, right)]
+        sides = [self.lift(side, known) for side in (left, right)]
         nulls = [isinstance(side, s.Null) for side in (left, right)]
         if any(nulls):
             other = sides[nulls[0]]
@@ -424,200 +403,8 @@ class NullRule:
                 holds = op == ("=" if all(nulls) else "!=")
                 return s.Test(s.Const("bool", holds, item.span), item.span)
             null = (left, right)[not nulls[0]]
-            return s.Compare(self._whole(other), ((op, null),), item.span)
+            return s.Compare(self.whole(other), ((op, null),), item.span)
         return s.Compare(sides[0][0], ((op, sides[1][0]),), item.span)
-
-    # -------------------------------------------------------------------------- expressions
-
-    def _lift(self, expr: Any, known: Known) -> Lifted:
-        """An expression, and what must not be null for it to be valid: else it is null."""
-        match expr:
-            case s.Var(name):
-                return expr, (expr,) if known.get(name) else ()
-            case s.Null():
-                return expr, (expr,)
-            case s.FunctionCall("coalesce", args):
-                return self._first([self._lift(arg, known) for arg in args], expr)
-            case s.FunctionCall("if", (test, *values)):
-                return self._choice(self._lift(test, known), values, known, expr)
-            case s.FunctionCall("=" | "!=", (s.Null() as null, side) | (side, s.Null() as null)):
-                return replace(expr, args=(self._whole(self._lift(side, known)), null)), ()
-            case s.FunctionCall("=" | "!=" | "<" | "<=" | ">" | ">="):  # a condition of `if`
-                return self._holds(self._strict(expr, known)), ()
-            case s.FunctionCall() | s.Chain():
-                return self._strict(expr, known)
-            case s.HeadAggregate():
-                return self._aggregated(expr, [self._lift(each, known) for each in expr.targets])
-            case s.Aggregate():
-                return self._aggregate(expr, known)
-        return expr, ()
-
-    def _strict(self, expr: s.FunctionCall | s.Chain, known: Known) -> Lifted:
-        """A function of a null is null."""
-        parts = [self._lift(part, known) for part in w.children(expr)]
-        conds = dict.fromkeys(cond for _, own in parts for cond in own)
-        return w.with_children(expr, [part for part, _ in parts]), tuple(conds)
-
-    def _choice(
-        self, test: Lifted, values: Sequence[s.Expr], known: Known, call: s.FunctionCall
-    ) -> Lifted:
-        """`if`: a test that is null does not hold."""
-        condition = self._holds(test)
-        lifted = [self._lift(value, known) for value in values]
-        parts = [self._whole(each) for each in lifted]
-        if not any(conds for _, conds in lifted):
-            return replace(call, args=(condition, *parts)), ()
-        # Both are keys, also a variable's: a null has no value.
-        parts = [s.FunctionCall(UNLESS_NULL, (part, part), call.span) for part in parts]
-        found = replace(call, args=(condition, *parts))
-        return found, (found,)
-
-    def _holds(self, test: Lifted) -> Any:
-        """A condition that does not hold where it is null."""
-        if not test[1]:
-            return test[0]
-        no, span = s.Const("bool", False), test[0].span
-        return s.FunctionCall("coalesce", (self._whole(test), no), span)
-
-    def _first(self, args: Sequence[Lifted], call: s.FunctionCall) -> Lifted:
-        """`coalesce` of these."""
-        left = []
-        for arg in args:
-            left.append(self._whole(arg))
-            if not arg[1]:
-                break
-        found = replace(call, args=tuple(left)) if len(left) > 1 else left[0]
-        return found, () if not args[len(left) - 1][1] else (found,)
-
-    def _whole(self, lifted: Lifted) -> Any:
-        """The expression as a value, null where something that it needs is."""
-        expr, conds = lifted
-        if not conds or (expr,) == conds:
-            return expr
-        return s.FunctionCall(UNLESS_NULL, (expr, *conds), expr.span)
-
-    def _type(self, expr: Any) -> TypeName:
-        match expr:
-            case s.Var(name):
-                return self.types[name]
-            case s.Param(name):
-                return self.params[name]
-            case s.Chain(first, rest):
-                kind = self._type(first)
-                for op, operand in rest:
-                    kinds = [kind, self._type(operand)]
-                    kind = signature_of(op, kinds).result_of(kinds)
-                return kind
-            case s.FunctionCall(name, args):
-                kinds = list(map(self._type, args))
-                if name == UNLESS_NULL:
-                    return kinds[0]
-                return signature_of(name, kinds).result_of(kinds)
-            case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets):
-                fixed: dict[str, TypeName] = {
-                    "count": "int", "count_distinct": "int", "mean": "float",
-                }  # fmt: skip
-                return fixed.get(kind) or self._type(targets[0])
-        found: TypeName = expr.type
-        return found
-
-    def _fresh(self, kind: TypeName, at: Any, name: str = "v") -> s.Var:
-        var = s.Var(f"{name}~n{next(self._numbers)}", at.span)
-        self.types[var.name] = kind
-        return var
-
-    # --------------------------------------------------------------------------- aggregates
-
-    def _aggregated(self, given: s.HeadAggregate, targets: Sequence[Lifted]) -> Lifted:
-        """An aggregate of a head that skips nulls."""
-
-        def of(kind: str, *exprs: Any) -> s.HeadAggregate:
-            return s.HeadAggregate(kind, exprs, given.span)
-
-        return self._skipping(given.kind, given, targets, of)
-
-    def _skipping(self, kind: str, given: Any, targets: Sequence[Lifted], of: Any) -> Lifted:
-        """An aggregate that skips nulls; `of` makes one over the same bindings."""
-        conds = tuple(dict.fromkeys(cond for _, own in targets for cond in own))
-        if not conds:
-            return replace(given, targets=tuple([expr for expr, _ in targets])), ()
-        span = given.span
-        one, zero = s.Const("int", 1, span), s.Const("int", 0, span)
-
-        def call(name: str, *args: Any) -> s.FunctionCall:
-            return s.FunctionCall(name, args, span)
-
-        if kind == "count_distinct":
-            # Targets of which one is null are all alike, and not counted.
-            alike = [call(UNLESS_NULL, expr, *conds) for expr, _ in targets]
-            null = call("coalesce", call(UNLESS_NULL, zero, *conds), one)
-            return call("-", of(kind, *alike), call("min", one, of("sum", null))), ()
-        value = self._whole(targets[0])
-        of_type = self._type(targets[0][0])
-        if kind == "sum":
-            none = s.Const(of_type, 0.0 if of_type == "float" else 0, span)
-            return of(kind, call("coalesce", value, none)), ()
-        if kind == "max":
-            lowest = s.Const(of_type, _LEAST[of_type], span)
-            return of(kind, call("coalesce", value, lowest)), (of("min", value),)
-        if kind == "mean":
-            real = targets[0][0] if of_type == "float" else call("to_float", targets[0][0])
-            none = s.Const("float", 0.0, span)
-            total = of("sum", call("coalesce", call(UNLESS_NULL, real, *conds), none))
-            there = call("coalesce", call(UNLESS_NULL, one, *conds), zero)
-            return call("/", total, call("to_float", of("sum", there))), (of("min", value),)
-        found = of(kind, value)
-        return found, (found,)
-
-    def _aggregate(self, given: s.Aggregate, known: Known) -> Lifted:
-        """An aggregate of a body that skips nulls; it becomes an equation beside."""
-        if given not in self._skipped:
-            self._skipped[given] = self._without_nulls(given, known)
-        return self._skipped[given]
-
-    def _without_nulls(self, given: s.Aggregate, known: Known) -> Lifted:
-        body, inner = self._body(given.body, known)
-        beside, self._beside = self._beside, []
-        targets = [self._lift(target, inner) for target in given.targets]
-        if self._beside:  # aggregates in what is aggregated
-            body = w.conjunction([*self._beside, body], body.span)
-        self._beside = beside
-        own = replace(given, body=body)
-        if not any(conds for _, conds in targets):
-            return replace(own, targets=tuple([expr for expr, _ in targets])), ()
-        made: list[s.Var] = []
-
-        def of(kind: str, *exprs: Any) -> s.Var:
-            aggregate = replace(own, kind=kind, targets=exprs)
-            if made:  # a variable of an aggregate belongs to no other
-                aggregate = self._copy(aggregate, given)
-            var = self._fresh(self._type(aggregate), given)
-            made.append(var)
-            self._beside.append(s.Compare(var, (("=", aggregate),), given.span))
-            return var
-
-        return self._skipping(given.kind, own, targets, of)
-
-    def _copy(self, aggregate: s.Aggregate, given: s.Aggregate) -> s.Aggregate:
-        """The aggregate, made of a given one, with other names for the variables that occur only in
-        it."""
-        inside, uses = w.count_variables([given]), self.own.uses
-        names: dict[str, s.Var] = {}
-        for name in w.variables(aggregate):
-            if inside[name] == uses[name]:  # variables of this pass are in neither
-                names[name] = self._fresh(self.types[name], aggregate, name)
-
-        def renamed(node: Any) -> Any:
-            if isinstance(node, s.Var):
-                return replace(names[node.name], span=node.span) if node.name in names else node
-            made = w.rebuild(node, renamed)
-            if isinstance(made, s.Aggregate):
-                local = tuple([names[each].name if each in names else each for each in made.locals])
-                made = replace(made, locals=local)
-            return made
-
-        made: s.Aggregate = renamed(aggregate)
-        return replace(made, exports=())
 
 
 def _apart(item: s.Literal) -> Iterator[s.Literal]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import ORDERED, STATISTICS, Signature, signatures
+from gdatalog.plan.functions import OF_SEVERAL, ORDERED, STATISTICS, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.signatures import (
@@ -383,6 +383,7 @@ class TypeInference:
             if kind == "quantile":
                 of, node = args[1]
                 self._narrow(node, FLOAT, of, f"{takes} float", f"as an argument of `{kind}`")
+            self.nulls |= kind in OF_SEVERAL  # null of one row
             count = len(STATISTICS[kind][0].params)
             call = s.FunctionCall(kind, ordered.targets[:count], ordered.span)
             return self._called(call, nodes[:count])

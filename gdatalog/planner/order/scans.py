@@ -1,8 +1,8 @@
-"""Scans: an alternative of one atom reads the rows of its relation, and tests each."""
+"""Scans: an alternative reads the rows of a relation, and tests each or looks it up in others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from gdatalog.plan import join_plan as p
 from gdatalog.plan.effects import all_steps, reads
@@ -27,30 +27,62 @@ def given_of(atom: n.AtomItem) -> tuple[p.GivenRows, list[n.TestItem]]:
     return p.GivenRows(atom.relation, tuple(found)), tests
 
 
+ROW = 5  # columns of a relation whose rows are copied: an index of fewer is cheap, and loops use it
 WIDE = 12  # columns; a wider relation is always scanned, since an index costs more than it saves
 
 
 def scan_of(
     items: n.Conjunction, sizes: Statistics, least: int, read: Callable[[], frozenset[str]]
 ) -> tuple[n.Conjunction, p.GivenRows] | None:
-    """The remaining items and the given rows of a scan, if the body is one atom over a relation of
-    at least `least` rows, or a wide one. `read`: the variables of the head; a body that binds none
-    of them and tests nothing only asks how many rows there are."""
+    """The remaining items and the given rows of a scan of a relation of at least `least` rows, or a
+    wide one: that of a body of one atom, or one of which the head has each row whole, beside what
+    other relations add to it. `read`: the variables of the head; a body that binds none of them and
+    tests nothing only asks how many rows there are."""
     atoms = [item for item in items if isinstance(item, n.AtomItem)]
     rest = [item for item in items if not isinstance(item, n.AtomItem)]
-    if len(atoms) != 1 or not atoms[0].args:
-        return None
-    (atom,) = atoms
-    if not all(isinstance(item, (n.TestItem, n.Equation, n.GenerateItem)) for item in rest):
+    alone = len(atoms) == 1 and all(map(_computed, rest))
+    atom = atoms[0] if alone else _copied(atoms, rest, sizes, read)
+    if atom is None or not atom.args:
         return None
     size = sizes(atom.relation, atom.version)
     few = size.rows < least and len(atom.args) < WIDE
     if few or atom.version != "full" or size.assumed:
         return None
+    others = [item for item in items if item is not atom]
     given, tests = given_of(atom)
-    if not tests and not rest and read().isdisjoint(slot.name for slot in given.slots):
+    if not tests and not others and read().isdisjoint(slot.name for slot in given.slots):
         return None
-    return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
+    return (*tests, *others), replace(given, columns=tuple(range(len(atom.args))))
+
+
+def _computed(item: n.Item) -> bool:
+    return isinstance(item, (n.TestItem, n.Equation, n.GenerateItem))
+
+
+def _copied(
+    atoms: Sequence[n.AtomItem],
+    rest: Sequence[n.Item],
+    sizes: Statistics,
+    read: Callable[[], frozenset[str]],
+) -> n.AtomItem | None:
+    """The atom of the largest relation, if the head has all its columns, so that an index of it
+    would cost more than the answer; each other atom, of other relations, shares a variable. No test
+    cuts a range of it."""
+    for item in rest:
+        if not isinstance(item, (n.NotItem, n.Equation)):
+            return None
+    if not atoms:
+        return None
+    largest = max(atoms, key=lambda atom: (sizes(atom.relation, atom.version).rows, len(atom.args)))
+    names = {arg.name for arg in largest.args if isinstance(arg, p.Slot)}
+    others = [atom for atom in atoms if atom is not largest]
+    if len(names) < max(ROW, len(largest.args)) or not names <= read():
+        return None
+    if any(atom.relation == largest.relation or atom.version != "full" for atom in others):
+        return None
+    if any(names.isdisjoint(n.variables_of_exprs(atom.args)) for atom in others):
+        return None
+    return largest
 
 
 def scanning(join: p.JoinPlan, asked: Collection[str]) -> p.JoinPlan:

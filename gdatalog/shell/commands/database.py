@@ -79,7 +79,8 @@ def _describe(repl: Conversation, words: list[str]) -> None:
     "files, a pattern for the files that it matches. Formats: .csv .tsv .parquet .arrow .json "
     ".jsonl .facts; text files may be compressed, as .gz or .zst. Options: header=true|false "
     "says whether the first line has names (default: detected); columns=a,b loads only these "
-    "columns; nulls=drop drops rows with missing values; fill=age=0,city=unknown fills them in; "
+    "columns; nulls=drop drops rows with missing values, which are nulls otherwise; null=NA says "
+    "which word is one; fill=age=0,city=unknown fills them in; "
     "row_id=true keeps equal rows, row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip

@@ -7,6 +7,7 @@ from gdatalog.parser.directive_words import DIRECTIVE_TYPES
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from gdatalog.plan import functions
+from gdatalog.plan.function_help import help_of
 from gdatalog.shell.editor.known import Columns, KnownNames
 
 
@@ -19,10 +20,21 @@ def signature(name: str) -> str:
     if name in functions.GENERATORS:
         return f"{name}(from, to): each int from the one to before the other"
     shapes = functions.FUNCTIONS[functions.ALIASES.get(name, name)]
-    return f"{name}{_shape(shapes[0])}"
+    return f"{name}{shape(shapes[0])}"
 
 
-def _shape(of: functions.Signature) -> str:
+def about_function(name: str) -> str:
+    """The signature of a function, and what it does.
+
+    >>> about_function("year")
+    'year(date|timestamp) -> int: the year'
+    """
+    told = f": {help_of(name)}" if name in functions.FUNCTIONS else ""
+    return signature(name) + told
+
+
+def shape(of: functions.Signature) -> str:
+    """The types of a signature's arguments, and of its result."""
     kinds: dict[str, str] = {}
     params: list[str] = []
     for param in of.params:
@@ -30,6 +42,8 @@ def _shape(of: functions.Signature) -> str:
         params.append(_kind(types))
         if shared:
             kinds[shared] = params[-1]
+        if of.least is not None and not of.variadic and len(params) > of.least:
+            params[-1] = f"[{params[-1]}]"
     if of.variadic:
         params += [params[-1]] * ((of.least or 1) - len(params)) + ["..."]
     return f"({', '.join(params)}) -> {kinds.get(of.result, of.result)}"
@@ -38,7 +52,8 @@ def _shape(of: functions.Signature) -> str:
 def _kind(types: frozenset[str]) -> str:
     if types == functions.ANY:
         return "any"
-    return "number" if types == functions.NUMBERS else "|".join(sorted(types))
+    numbers = ["number"] if types >= functions.NUMBERS else []
+    return "|".join([*numbers, *sorted(types - functions.NUMBERS if numbers else types)])
 
 
 def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:

@@ -13,7 +13,7 @@ from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS, column_name
 from gdatalog.plan import functions
 from gdatalog.records import dataclass
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.shell.editor.signatures import columns_text, open_call, signature
+from gdatalog.shell.editor.signatures import about_function, columns_text, open_call
 from gdatalog.values import TYPE_NAMES
 
 
@@ -192,7 +192,7 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
         yield "null", "no value", ""
     for function in starting_with(word, _FUNCTIONS):
         if function not in functions.AGGREGATES or name in functions.FUNCTIONS:
-            yield f"{function}(", signature(function), function
+            yield f"{function}(", about_function(function), function
     if name in functions.FUNCTIONS:
         return
     for function in starting_with(word, () if ruled else functions.ORDERED):
