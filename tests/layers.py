@@ -208,8 +208,8 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata joined_nulls cautions heads inlining
-        column_names optionals forms arity names signatures types lattice declarations
-        schemas zones null_values nulls ordered_heads program extending validity
+        column_names optionals name_errors null_places forms arity names signatures types lattice
+        declarations schemas zones null_values nulls ordered_heads program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
