@@ -209,9 +209,9 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata joined_nulls cautions heads inlining
-        column_names optionals forms arity names signatures conversions literals types
-        lattice declarations schemas zones null_values nulls ordered_heads decimal_types
-        program extending validity
+        column_names optionals forms arity name_errors null_places names signatures
+        conversions literals types lattice declarations schemas zones null_values nulls
+        ordered_heads decimal_types program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam

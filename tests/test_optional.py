@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from checked import check
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.parser import format_node
+from gdatalog.parser import format_node, parse
 from gdatalog.parser.syntax import Atom, Column, Const, Decl, Null, Rule
+from gdatalog.planner.check.optionals import are_apart
 from tests.cases import share
 from tests.draw import Drawn, null_programs, optional_programs
 from tests.oracle_values import Ts, Value
@@ -82,3 +84,56 @@ def test_answers(rule: str) -> None:
     with gd.connect(device="cpu") as db:
         found = db.query(DECLARED + FACTS + rule).fetchall()
     assert set(found) == ANSWERS[rule] and len(found) == len(ANSWERS[rule])
+
+
+def explained(rule: str) -> str:
+    with gd.connect(device="cpu") as db:
+        db.run("person(1, 2). person(2, 3). likes(1, 2). kind(2, 3).")
+        return str(db.explain(rule))
+
+
+def test_explain_shows_matches_and_rows_without_one() -> None:
+    text = explained("p(a, b) <- person(a, _), optional likes(a, b).")
+    assert "p(a, b) <- person(a, _), optional likes(a, b)." in text
+    assert "alternative 2 of 2" in text and "b := null" in text and "not exists" in text
+
+
+def test_a_count_without_a_group_is_one_pass() -> None:
+    text = explained("p(count()) <- person(a, _), optional { likes(a, b), kind(b, _) }.")
+    assert text.count(" in person(") == 1 and "either" in text and "stratum 2" not in text
+
+
+def test_explain_shows_the_parts_of_a_group() -> None:
+    text = explained("p(g, count(), sum(c)) <- person(a, g), optional kind(a, c).")
+    assert "p~part0(g, count(), sum(c)) <- person(a, g), kind(a, c)." in text
+    assert (
+        "p~part1(g, count(), sum(coalesce(c, 0))) <- person(a, g), !kind(a, c~2), c = null." in text
+    )
+    assert "p(g, sum(count~0), sum(sum~1)) <- p~parts(part~, g, count~0, sum~1)." in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "apart"),
+    [
+        ("p(a, b) <- person(a, _), optional likes(a, b).", True),
+        ("p(a, k) <- person(a, _), optional { likes(a, b), kind(b, k) }.", True),
+        ("p(b) <- person(a, _), optional likes(a, b).", False),  # of several persons
+        ("p(a, b, k) <- person(a, _), optional { likes(a, b), optional kind(b, k) }.", True),
+        ("p(a, k) <- person(a, _), optional { likes(a, b), optional kind(b, k) }.", False),
+        ("p(a, b) <- person(a, _), optional { likes(a, b) ; kind(a, b) }.", False),
+        ("p(a, b) <- (person(a, _) ; likes(_, a)), optional likes(a, b).", False),
+        ("p(a, b) <- person(a, _), likes(a, b) ; likes(b, a).", False),
+    ],
+)
+def test_alternatives_are_apart(rule: str, apart: bool) -> None:
+    facts = "person(1, 2). likes(1, 2). kind(2, 3).\n"
+    program = check(parse(facts + rule), {})
+    (own,) = [each for stratum in program.strata for each in stratum.rules]
+    assert are_apart(own) == apart
+
+
+def test_a_negated_comparison_holds_where_an_aggregate_has_no_value() -> None:
+    facts = "F(2, 2). F(4, 3). F(5, 9). E(2, 1). E(4, 7).\n"
+    with gd.connect(device="cpu") as db:
+        found = db.query(facts + "p(x) <- F(x, y), !(min z : { E(x, z) } > y).").fetchall()
+    assert set(found) == {(2,), (5,)}

@@ -196,6 +196,8 @@ def rule_text(rule: CheckedRule) -> str:
 
 def _with_optionals(node: Any) -> Any:
     node = rebuild(node, _with_optionals)
+    if isinstance(node, s.Member) and isinstance(node.values[0], s.Null):
+        return s.Compare(node.item, (("=", node.values[0]),))
     if isinstance(node, s.Or) and no_match_of(node) is not None:
         matches = node.items[:-1]
         return s.Optional(matches[0] if len(matches) == 1 else s.Or(matches))

@@ -18,7 +18,6 @@ from gdatalog.decimals import scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.words import TEST_NULL
 from gdatalog.plan.functions import (
     AGGREGATES,
     ALIASES,
@@ -26,7 +25,6 @@ from gdatalog.plan.functions import (
     GENERATORS,
     HIDDEN,
     ORDERED,
-    STATISTICS,
 )
 from gdatalog.planner.check import AnswerCut, CheckedQuery, CheckedRule
 from gdatalog.planner.check.answers import cut_of
@@ -41,20 +39,29 @@ from gdatalog.planner.check.catalog import (
 )
 from gdatalog.planner.check.column_names import ColumnNames
 from gdatalog.planner.check.forms import expanded
+from gdatalog.planner.check.name_errors import (
+    check_targets,
+    in_another,
+    no_param,
+    no_value,
+    not_ordered,
+    one_for_many,
+)
+from gdatalog.planner.check.null_places import misplaced_nulls
 from gdatalog.planner.check.optionals import Alternatives, rules_of
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import (
-    all_of,
-    children,
+    Node,
     conjunction,
     count_variables,
     disjunction,
     rebuild,
     variables,
+    walk,
 )
-from gdatalog.planner.check.wording import INSTEAD, did_you_mean, nearest
+from gdatalog.planner.check.wording import INSTEAD, did_you_mean
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ListOf, ParamType
+from gdatalog.values import ParamType
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
@@ -65,8 +72,6 @@ _PLAIN = frozenset({s.Var, s.Const})  # arguments that need no resolution
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
 _MEANT = frozenset({*_BOOLS, *_NULLS})
-_TAKE_NULLS = frozenset({"coalesce", "if", "case"})
-_COALESCE = "`coalesce(x, 0)` is x, or 0 where x is null"
 _LISTED = sorted([name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS])
 
 
@@ -94,7 +99,7 @@ class NameResolution:
         """One rule for each head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
-        self._constants_meant(*rule.heads, rule.body)
+        self._constants_meant(*[arg for head in rule.heads for arg in head.args], rule.body)
         body = None if rule.body is None else self._literal(rule.body)
         heads = [self._head(head, rule.body is None) for head in rule.heads]
         if len(self.errors) > before:
@@ -188,12 +193,15 @@ class NameResolution:
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
-    def _constants_meant(self, *nodes: s.Literal | None) -> None:
+    def _constants_meant(self, *nodes: Node | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
-        seen = []
-        for var in all_of(s.Var, *nodes):
-            if var.name not in _MEANT and var.name.lower() in _MEANT:
-                seen.append(var)
+        seen: list[s.Var] = []
+        for node in nodes:
+            parts = walk(node)
+            own = [part for part in parts if type(part) is s.Var]
+            seen += [v for v in own if v.name not in _MEANT and v.name.lower() in _MEANT]
+            if node is not None and s.Null in map(type, parts):
+                self.errors += misplaced_nulls(node, self.catalog)
         if not seen:
             return
         uses = [var.name for var in seen]
@@ -251,7 +259,6 @@ class NameResolution:
             case s.Test():
                 return self._test(literal)
             case s.Member():
-                self._no_null(children(literal), "`in` does not hold for a null", TEST_NULL)
                 return rebuild(literal, self._compared)
             case s.Distinct() | s.Range():
                 return literal
@@ -268,8 +275,6 @@ class NameResolution:
                     self._arity(atom := self.columns.with_row_id(atom))
             if _PLAIN.issuperset(map(type, atom.args)):
                 return atom
-            if not broken:
-                self._nulls_fit(atom)
             return self._with_null_tests(atom)
         callable_ = atom.name in CALLABLE or atom.name in AGGREGATES or atom.name in ORDERED
         if callable_ and atom.columns:
@@ -280,7 +285,6 @@ class NameResolution:
             if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
-            self._no_null(atom.args, "`distinct` does not hold for a null", TEST_NULL)
             return rebuild(s.Distinct(atom.args, atom.span), self._compared)
         if callable_:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
@@ -313,17 +317,6 @@ class NameResolution:
         elif relation.arity != len(atom.args):
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
-    def _nulls_fit(self, atom: s.Atom) -> None:
-        """Errors for nulls in columns without them."""
-        schema = self.catalog.relations[atom.name].schema
-        for at, arg in enumerate(atom.args):
-            known = schema is not None and at < schema.arity
-            if known and isinstance(arg, s.Null) and not (schema.nullable and schema.nullable[at]):
-                column = schema.columns[at]
-                message = f"the column `{column}` of `{atom.name}` has no nulls"
-                hint = f"`{column}: {schema.types[at]}?` in a `.decl` lets it have some"
-                self._fail(message, arg.span, hint)
-
     def _with_null_tests(self, atom: s.Atom) -> s.Literal:
         """An atom of a body: `p(x, null)` is `p(x, y), y = null`."""
         args = tuple(map(self._atom_arg, atom.args))
@@ -350,9 +343,6 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = [compare.first, *[side for _, side in compare.rest]]
-        for left, op, right in neighbours(compare) if s.Null in map(type, sides) else ():
-            if op not in ("=", "!="):
-                self._no_null((left, right), f"`{op}` does not hold for a null", TEST_NULL)
         if not any(map(_is_range, sides)):
             first, *others = [self._expr(side, "compared") for side in sides]
             ops = [op for op, _ in compare.rest]
@@ -385,14 +375,6 @@ class NameResolution:
 
     # ------------------------------------------------------------------------ expressions
 
-    def _ordered(self, name: str, span: Span) -> None:
-        if name in ORDERED:
-            hint = f"in the head of a rule it is written `{ORDERED[name]}`"
-            self._fail(f"`{name}` is for heads", span, hint)
-        else:
-            hint = f"those that do are {', '.join(n for n in ORDERED if n not in STATISTICS)}"
-            self._fail(f"`{name}` takes no order", span, hint)
-
     def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
             case s.Var() | s.Const() | s.Null() | s.Values():
@@ -405,18 +387,16 @@ class NameResolution:
                 return expr
             case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
-                    self._no_param(expr)
-                elif (wrong := _one_for_many(expr, self.params[name])) is not None:
-                    self._fail(wrong[0], expr.span, wrong[1])
+                    no_param(expr, self.params, self._fail)
+                else:
+                    one_for_many(expr, self.params[name], self._fail)
                 return expr
             case s.FunctionCall():
                 return self._call(expr)
             case s.Chain() | s.HeadAggregate():  # the latter depends on an order
-                if getattr(expr, "kind", None) not in ("lag", "lead"):  # their default may be null
-                    self._no_null(children(expr), "an operation on a null is null", _COALESCE)
                 return rebuild(expr, self._expr)
             case s.Window(name):
-                self._ordered(name, expr.span)
+                not_ordered(name, expr.span, self._fail)
                 return expr
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
@@ -426,26 +406,13 @@ class NameResolution:
                 return s.Cast(self._expr(operand), type_name, expr.span)
             case s.Aggregate():
                 if self.nested:
-                    self._nested(expr.kind, expr.span)
+                    in_another(expr.kind, expr.span, self._fail)
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
 
-    def _no_null(self, exprs: Sequence[s.Expr], message: str, hint: str) -> None:
-        """An error for a `null` where only a value makes sense."""
-        for null in [expr for expr in exprs if isinstance(expr, s.Null)]:
-            self._fail(message, null.span, hint)
-
     def _compared(self, expr: s.Expr) -> s.Expr:
         return self._expr(expr, "compared")
-
-    def _no_param(self, param: s.Param | s.ListParam) -> None:
-        close = nearest(param.name, self.params)
-        near = None if close is None else f"did you mean `${close}`?"
-        give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
-        give += f" on the command line, `.set ${param.name} value` at the prompt"
-        hint = near or f"{give}, `--param {param.name}=value` in a notebook"
-        self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
     def _call(self, call: s.FunctionCall) -> s.Expr:
         if self.lifted is not None and _is_head_aggregate(call):
@@ -453,72 +420,35 @@ class NameResolution:
         name = ALIASES.get(call.name, call.name)
         args = tuple([self._expr(arg) for arg in call.args])
         if name in ("min", "max") and len(args) == 1:
-            self._not_here(call)
+            no_value(call, self.nested, self._fail)
         elif name in FUNCTIONS:
             self.catalog.decimals |= name == "to_decimal"
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self.errors.append(wrong_number(call, name))
             else:
-                if name not in _TAKE_NULLS:
-                    self._no_null(args, f"`{call.name}` of a null is null", _COALESCE)
                 return expanded(s.FunctionCall(name, args, call.span), self._fail)
         elif name in HIDDEN and not name.isidentifier():
             pass  # a comparison in a condition
         elif name in AGGREGATES or name in GENERATORS or name == "distinct":
-            self._not_here(call)
+            no_value(call, self.nested, self._fail)
         elif name in self.catalog.relations:
             hint = f"bind variables by `{name}(...)` in the body, and use those"
             self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
         elif name in ORDERED:
-            self._ordered(name, call.span)
+            not_ordered(name, call.span, self._fail)
         else:
             near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
             hint = near or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
         return s.FunctionCall(name, args, call.span)
 
-    def _not_here(self, call: s.FunctionCall) -> None:
-        """The error for an aggregate, range or distinct in the place of a value."""
-        name = call.name
-        if name == "range":
-            hint = "write `i = range(a, b)` as a literal of its own, and use `i`"
-            self._fail("`range` is no value", call.span, hint)
-        elif name == "distinct":
-            hint = "write `distinct(x, y)` as a literal of its own"
-            self._fail("`distinct` is no value", call.span, hint)
-        elif self.nested:
-            self._nested(name, call.span)
-        else:
-            form = f"{name} : {{ ... }}" if name == "count" else f"{name} e : {{ ... }}"
-            hint = f"in a body it is written `x = {form}`; `{name}(...)` is for heads"
-            self._fail(f"the aggregate `{name}` is not allowed here", call.span, hint)
-
-    def _nested(self, kind: str, span: Span) -> None:
-        hint = f"let a relation of its own hold the {kind}, and aggregate over that"
-        self._fail("an aggregate of a head cannot hold another", span, hint)
-
     def _aggregate(self, aggregate: s.Aggregate) -> s.Expr:
         self.scoped = True
         kind = aggregate.kind
         forms = "count : {...}", "count_distinct e : {...}", f"{kind} e : {{...}}"
-        self._check_targets(kind, aggregate.targets, "expression", aggregate.span, forms)
+        check_targets(kind, aggregate.targets, "expression", aggregate.span, forms, self._fail)
         targets = tuple([self._expr(target, "aggregated") for target in aggregate.targets])
         return s.Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
-
-    def _check_targets(
-        self, kind: str, given: Sequence[s.Expr], noun: str, span: Span, forms: tuple[str, str, str]
-    ) -> None:
-        """Whether an aggregate has as many targets as it takes. `forms`: how to write `count`,
-        `count_distinct`, and this one."""
-        count, distinct, own = forms
-        if kind == "count" and given:
-            hint = f"`{count}` counts matches, `{distinct}` different values"
-            self._fail(f"`count` counts matches and takes no {noun}", span, hint)
-        elif kind == "count_distinct" and not given:
-            hint = f"write `{distinct}`, or `{count}` for all matches"
-            self._fail(f"`count_distinct` needs an {noun}", span, hint)
-        elif kind not in ("count", "count_distinct") and len(given) != 1:
-            self._fail(f"`{kind}` takes one {noun}, not {len(given)}", span, f"write `{own}`")
 
     # ------------------------------------------------------------------------------ heads
 
@@ -538,7 +468,7 @@ class NameResolution:
             self._fail("an aggregate needs a body to range over", call.span, hint)
         else:
             forms = "count()", "count_distinct(e)", f"{kind}(e)"
-            self._check_targets(kind, call.args, "argument", call.span, forms)
+            check_targets(kind, call.args, "argument", call.span, forms, self._fail)
         outer, self.lifted, self.nested = self.lifted, None, True
         targets = tuple([self._expr(arg, "aggregated") for arg in call.args])
         self.lifted, self.nested = outer, False
@@ -560,18 +490,6 @@ def _as_constant(arg: s.Expr) -> s.Expr:
         return arg
     lower = arg.name.lower()
     return s.Const("bool", lower == "true") if lower in _BOOLS else s.Const("symbol", arg.name)
-
-
-def _one_for_many(param: s.Param | s.ListParam, kind: ParamType) -> tuple[str, str] | None:
-    """The error and the hint for one value in place of a list, or a list in place of a value."""
-    name, many = param.name, isinstance(kind, ListOf)
-    if kind is None or isinstance(param, s.ListParam) == many:
-        return None
-    if many:
-        message = f"`${name}` is a list, but one value is expected here"
-        return message, f"`x in ${name}` takes its values"
-    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
-    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
 
 
 def _is_range(expr: s.Expr) -> bool:
