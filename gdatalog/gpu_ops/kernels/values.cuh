@@ -153,7 +153,7 @@ DEVICE i64 minute_of(i64 time) { return floor_remainder(time, 3600000000000) / 6
 DEVICE i64 second_of(i64 time) { return floor_remainder(time, 60000000000) / 1000000000; }
 // From 0, Monday.
 DEVICE i64 weekday_of_date(i64 days) { return floor_remainder(days + 3, 7); }
-DEVICE i64 weekday_of(i64 time) { return weekday_of_date(floor_divide(time, NANOSECONDS_A_DAY)); }
+DEVICE i64 weekday_of(i64 time) { return weekday_of_date(floored(time, NANOSECONDS_A_DAY)); }
 // The last multiple of a size, counted from a start.
 DEVICE i64 down_to(i64 value, i64 size, i64 start) {
     return (i64)((u64)value - (u64)floor_remainder((i64)((u64)value - (u64)start), size));
@@ -166,12 +166,12 @@ DEVICE i64 first_day(i64 days, i64 months) {
     return first;
 }
 DEVICE i64 first_day_of(i64 time, i64 months) {
-    return (i64)((u64)first_day(floor_divide(time, NANOSECONDS_A_DAY), months)
+    return (i64)((u64)first_day(floored(time, NANOSECONDS_A_DAY), months)
                  * (u64)NANOSECONDS_A_DAY);
 }
 // A date and whole days of a duration; it fails outside the years 1 to 9999.
 DEVICE i64 later_date(i64 days, i64 duration) {
-    return (i64)((u64)days + (u64)floor_divide(duration, NANOSECONDS_A_DAY));
+    return (i64)((u64)days + (u64)floored(duration, NANOSECONDS_A_DAY));
 }
 DEVICE bool later_date_fails(i64 days, i64 duration) {
     const i64 later = later_date(days, duration);
