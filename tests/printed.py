@@ -57,7 +57,11 @@ PARAMS: dict[str, Value] = {
 
 LANGUAGE: dict[str, tuple[Signature, ...]] = {
     **{name: own for name, own in FUNCTIONS.items() if name not in FORMS},
-    **{name: own for name, own in HIDDEN.items() if name not in ("format_value", "round_to")},
+    **{
+        name: own
+        for name, own in HIDDEN.items()
+        if name not in ("format_value", "round_to", "local_time", "utc_time")
+    },
     **dict.fromkeys(("!match", "match?", "!match?"), FUNCTIONS["match"]),
 }
 INEXACT = {"exp", "log", "^"}  # on floats: the last bit is the processor's
