@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.expressions import Scope, evaluate
-from gdatalog.plan.functions import TYPES
+from gdatalog.errors import NOWHERE
+from gdatalog.plan.functions import TYPES, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
@@ -46,11 +48,13 @@ def plain(name: str, kinds: tuple[str, ...], result: str) -> Expr:
     seen: dict[str, int] = {}
     for kind in kinds:
         seen[kind] = seen.get(kind, 0) + 1
-        args.append(Slot(f"{kind[0]}{min(seen[kind], 2)}", kind))  # type: ignore[arg-type]
+        args.append(Slot(f"{LETTERS[kind]}{min(seen[kind], 2)}", kind))  # type: ignore[arg-type]
     if name == "starts_with":
         args[1] = Constant("a", "symbol")
     elif name == "contains" or name.strip("!?") == "match":
         args[0] = Constant("a", "symbol") if name == "contains" else Constant("[a1].*", "symbol")
+    if signatures(name):
+        return applied(name, tuple(args), NOWHERE)
     return Apply(name, tuple(args), result)  # type: ignore[arg-type]
 
 
