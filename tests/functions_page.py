@@ -34,7 +34,8 @@ Examples are terms of a head beside `city`, over these rows of `sale(city, month
 OVER += ", ".join([f"`{row}`" for row in map(str, SALES)]).replace("'", '"') + ".\n"
 BEFORE = {
     "Times": """\
-The formats are those of Python. Where a timestamp has a zone, the parts of times are those in UTC.
+The formats are those of Python. Where a timestamp has a zone, the parts of times are those in it,
+as in pandas: they are computed breadth-first, by the zone's calendar.
 [Types and kinds](types.md#arithmetic-of-times) has the arithmetic of times.
 
 """,

@@ -60,7 +60,11 @@ PARAMS: dict[str, Value] = {
 
 LANGUAGE: dict[str, tuple[Signature, ...]] = {
     **{name: own for name, own in FUNCTIONS.items() if name not in (*FORMS, "to_decimal")},
-    **{name: own for name, own in HIDDEN.items() if name not in ("format_value", "round_to")},
+    **{
+        name: own
+        for name, own in HIDDEN.items()
+        if name not in ("format_value", "round_to", "local_time", "utc_time")
+    },
     # of scaled ints, and of scaled ints and any ints
     **dict.fromkeys(OF_SCALED, (Signature((("a", frozenset({DECIMAL})),) * 2, "a"),)),
     "*!": (Signature((frozenset({DECIMAL}), frozenset({"int", DECIMAL})), DECIMAL),),

@@ -352,6 +352,32 @@ def test_rules_keep_zones() -> None:
         }
 
 
+def test_parts_of_times_are_those_of_their_zone() -> None:
+    zones = ["Europe/Berlin", "America/New_York", "UTC", "+05:30"]
+    moments = pd.to_datetime(
+        ["2026-03-29 00:59", "2026-03-29 01:00", "2026-10-25 00:30", "2025-12-31 23:30"]
+    )
+    for zone in zones:
+        times = moments.tz_localize("UTC").tz_convert(zone)
+        with gd.connect() as db:
+            db["e"] = pd.DataFrame({"k": range(4), "t": times})
+            text = (
+                'r(k, hour = hour(t), day = day(t), year = year(t), start = date_trunc("day", t), '
+            )
+            text += 'shown = format_time(t, "%H:%M"))'
+            for strategy in ("auto", "lftj", "levelwise"):
+                found = db.query(f"{text} <- e(k, t).", strategy=strategy).df(sort=True)
+                assert found["hour"].tolist() == times.hour.tolist(), (zone, strategy)
+                assert found["day"].tolist() == times.day.tolist()
+                assert found["year"].tolist() == times.year.tolist()
+                starts = found["start"]
+                assert starts.tolist() == times.normalize().tolist()
+                assert starts.dtype == times.dtype.__class__("ns", zone)
+                assert found["shown"].tolist() == times.strftime("%H:%M").tolist()
+            shown = str(db.explain("?- e(k, t), hour(t) > 7."))
+            assert ("local_time(t" in shown) == (zone != "UTC")
+
+
 def test_decimals_and_days_in_milliseconds() -> None:
     dates = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
     columns = {"n": pa.array([1, 2], pa.decimal128(5, 0)), "d": pa.array(dates, pa.date64())}

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.expressions import Scope, evaluate
+from gdatalog.errors import NOWHERE
+from gdatalog.plan.functions import TYPES, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
@@ -52,6 +55,8 @@ def plain(name: str, kinds: tuple[str, ...], result: str) -> Expr:
         args[1] = Constant("a", "symbol")
     elif name == "contains" or name.strip("!?") == "match":
         args[0] = Constant("a", "symbol") if name == "contains" else Constant("[a1].*", "symbol")
+    if signatures(name):
+        return applied(name, tuple(args), NOWHERE)
     return Apply(name, tuple(args), result)  # type: ignore[arg-type]
 
 

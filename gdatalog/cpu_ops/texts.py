@@ -31,6 +31,7 @@ from gdatalog.values import (
     timestamp_from_text,
 )
 
+ZONED = ("local_time", "utc_time")
 AT_ONCE = 1 << 12  # values that are Python objects at the same time
 READ = 1 << 21  # characters that functions read between two polls
 POLLED = 256  # texts that are matched between two polls
@@ -183,6 +184,7 @@ TEXTUAL: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "format_time": (_format_time, "symbol"),
     "format_value": (format_value, "symbol"),
     "to_string": (text_of, "symbol"),
+    **dict.fromkeys(ZONED, (int, "timestamp")),  # see below
 }
 ON_SYMBOLS: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "+": (lambda a, b: a + b, "symbol"),
@@ -219,6 +221,8 @@ def tabulate(
     """A function of texts, computed once for each distinct combination of arguments."""
     if name == "ord":
         return symbols.ranks()[args[0]], None
+    if name in ZONED:
+        return _in_zone(name, args[0], symbols.text(int(args[1][0]))), None
     columns = list(np.broadcast_arrays(*args))
     size = len(columns[0])
     keys = [float_to_key(column) if column.dtype.kind == "f" else column for column in columns]
@@ -249,6 +253,21 @@ def tabulate(
     dtype = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.bool_}[result]
     values: Array = np.array([0 if value is None else value for value in outcome], dtype=dtype)
     return values[groups], failed[groups] if failed.any() else None
+
+
+def _in_zone(name: str, times: Array, zone: str) -> Array:
+    """Nanoseconds in UTC as those that clocks of a zone show, or back; of two times that clocks
+    show alike the first."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = pa.array(np.ascontiguousarray(times, dtype=np.int64)).cast(pa.timestamp("ns"))
+    if name == "utc_time":
+        made = pc.assume_timezone(array, zone, ambiguous="earliest", nonexistent="earliest")
+    else:
+        made = pc.local_timestamp(pc.assume_timezone(array, "UTC").cast(pa.timestamp("ns", zone)))
+    found: Array = made.cast(pa.int64()).to_numpy()
+    return found
 
 
 def _extracted(rows: Iterator[tuple[Value, ...]], groups: Array, symbols: SymbolTable) -> Outcome:

@@ -178,6 +178,8 @@ HIDDEN: dict[str, tuple[Signature, ...]] = {
     **{f"date_trunc_{unit}": (_on(TIMESTAMP | DATE, 1),) for unit in CALENDAR_UNITS},
     **OF_SCALED,
     "round_to": (Signature((FLOAT, FLOAT), "float"),),  # to the inverse of a power of 10
+    # times of a zone as times without one, and back
+    **dict.fromkeys(("local_time", "utc_time"), (Signature((TIMESTAMP, SYMBOL), "timestamp"),)),
     "format_value": (Signature((ANY, SYMBOL), "symbol"),),
 }
 

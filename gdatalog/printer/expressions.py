@@ -22,7 +22,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
-from gdatalog.cpu_ops.texts import MATCHING, on_texts
+from gdatalog.cpu_ops.texts import MATCHING, ZONED, on_texts
 from gdatalog.decimals import LIMIT
 from gdatalog.plan.functions import NULLING, UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
@@ -385,6 +385,8 @@ class ExpressionPrinter:
             return _ValueText(self.rank(self._print(expr.args[0]).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
+        if name in ZONED:
+            raise Unprintable("times of a zone are looked up in its calendar")
         if expr.function in MATCHING and not _is_fixed(expr.args[0]):
             raise Unprintable("match() with a pattern that is not the same for all rows")
         varying = {arg for arg in expr.args if not _is_fixed(arg)}

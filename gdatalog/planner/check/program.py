@@ -168,7 +168,8 @@ def settle(draft: ProgramDraft) -> None:
     named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.columns.named}
     schemas = schemas_of(draft.types, named, draft.facts)
     if not draft.errors and any(map(KINDS, schemas.values())):
-        schemas = with_zones(schemas, draft.rules, draft.facts, draft.errors)
+        of_times = schemas, draft.strata, draft.facts, draft.errors
+        schemas, draft.strata = with_zones(*of_times)
     if draft.types.nulls or any(map(NULLABLE, schemas.values())):
         of = draft.strata, draft.examples, draft.types.param_types()
         schemas, draft.strata = with_nulls(schemas, *of, draft.errors)

@@ -8,11 +8,13 @@ parameters and text files stand for either.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gdatalog.errors import Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, Schema
-from gdatalog.planner.check.walk import Node, all_of, variables, walk
+from gdatalog.plan.functions import CALENDAR_UNITS, CLOCK_UNITS
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.walk import LEAVES, Node, all_of, rebuild, variables, walk
 from gdatalog.planner.check.wording import show
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.kinds import NAIVE, UTC, tidy, zone_at, zoned
@@ -21,17 +23,24 @@ Zone = str | None
 Zones = dict[str, list[Zone]]  # of the columns of each relation
 # An expression, another one or a column's zone, and the words for that.
 Pair = tuple[Node, Node | Zone, str]
+# Functions of the day and the time of day.
+_LOCAL = frozenset(
+    {"year", "month", "day", "weekday", "hour", "minute", "second", "format_time"}
+    | {f"date_trunc_{unit}" for unit in (*CLOCK_UNITS, *CALENDAR_UNITS)}
+)
 _KEEPING = frozenset({"min", "max", "any_value", "lag", "lead", "median", "quantile", "mode"})
 
 
 def with_zones(
     schemas: Mapping[str, Schema],
-    rules: Sequence[CheckedRule],
+    strata: Sequence[Stratum],
     facts: Collection[str],
     errors: list[Error],
-) -> dict[str, Schema]:
-    """The schemas with the kinds that columns have when they leave. Rows of rules and facts have no
-    dtype of their own, so the columns of their relations keep zones only."""
+) -> tuple[dict[str, Schema], tuple[Stratum, ...]]:
+    """The schemas with the kinds that columns have when they leave, and rules that compute parts of
+    times in their zone. Rows of rules and facts have no dtype of their own, so the columns of their
+    relations keep zones only."""
+    rules = [rule for stratum in strata for rule in stratum.rules]
     zones: Zones = {
         name: [zone_at(schema.kinds, at) for at in range(schema.arity)]
         for name, schema in schemas.items()
@@ -42,12 +51,25 @@ def with_zones(
     for scope in scopes:
         errors += list(scope.conflicts())[:1]
     derived = {rule.head.name for rule in rules}.union(facts)
-    return {
+    found_schemas = {
         name: replace(schema, kinds=tidy(None if zone is None else zoned(zone) for zone in found))
         if name in derived
         else schema
         for (name, schema), found in zip(schemas.items(), zones.values(), strict=True)
     }
+    local = [
+        replace(
+            stratum,
+            rules=tuple(
+                [
+                    _Scope(rule, zones, schemas).local() if _has_times(rule, schemas) else rule
+                    for rule in stratum.rules
+                ]
+            ),
+        )
+        for stratum in strata
+    ]
+    return found_schemas, tuple(local)
 
 
 def _has_times(rule: CheckedRule, schemas: Mapping[str, Schema]) -> bool:
@@ -79,6 +101,30 @@ class _Scope:
     rule: CheckedRule
     zones: Zones
     schemas: Mapping[str, Schema]
+
+    def local(self) -> CheckedRule:
+        """The rule with parts of times, such as hours, in their zone."""
+        known = self._known()
+
+        def turned(node: Any) -> Any:
+            if type(node) in LEAVES:
+                return node
+            zone = UTC
+            if isinstance(node, s.FunctionCall) and (name := node.name) in _LOCAL:
+                zone = self.of(node.args[0], known) or UTC
+            node = rebuild(node, turned)
+            if zone == UTC:
+                return node
+            text = s.Const("symbol", zone, node.span)
+            first = s.FunctionCall("local_time", (node.args[0], text), node.span)
+            node = replace(node, args=(first, *node.args[1:]))
+            back = name.startswith("date_trunc")
+            return s.FunctionCall("utc_time", (node, text), node.span) if back else node
+
+        rule = self.rule
+        body = None if rule.body is None else turned(rule.body)
+        head = turned(rule.head)
+        return replace(rule, head=head, body=body)
 
     def derive(self) -> bool:
         """Gives the columns of the head their zones; whether that changes any."""
@@ -151,6 +197,10 @@ class _Scope:
             case s.FunctionCall("-", (left, right)):
                 # between two times there is a duration
                 return self.of(left, known) if self.of(right, known) is None else None
+            case s.FunctionCall("if", (_, left, right)):
+                return common(self.of(left, known), self.of(right, known))
+            case s.FunctionCall(name, (time,)) if name.startswith("date_trunc"):
+                return self.of(time, known)
             case s.HeadAggregate("top", (_, item, *_)):
                 return self.of(item, known)
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets) if kind in _KEEPING:
