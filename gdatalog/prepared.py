@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.asking import ask
+from gdatalog.decimals import scale_of
 from gdatalog.engine.catalog.parameters import parameter
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
@@ -186,9 +187,16 @@ def _fitting(name: str, value: Any, wanted: ParamType) -> Any:
     elif (kind, wanted) == ("int", "float"):
         assert isinstance(read, int)
         return float(read)
-    elif kind == wanted or (kind, wanted) in _FITS:
+    elif kind == wanted or (kind, wanted) in _FITS or _digits_fit(kind, wanted):
         return value
     raise TypeMismatchError(f"the parameter `${name}` is {_words(wanted)}, not {_words(kind)}")
+
+
+def _digits_fit(kind: ParamType, wanted: ParamType) -> bool:
+    """Whether a decimal or an int has no more digits after the point than decimals of a type."""
+    if not isinstance(kind, str) or not isinstance(wanted, str):
+        return False
+    return (kind == "int" or scale_of(kind) > 0) and scale_of(kind) < scale_of(wanted)
 
 
 _FITS = (("int", "float"), ("date", "timestamp"))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.decimals import scale_of
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.parameters import GivenList, digest_of
 from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program, format_node
+from gdatalog.storage.decimals import to_python
 from gdatalog.storage.key_columns import relation_of_table
 from gdatalog.storage.load_options import DATABASE, is_database
 from gdatalog.storage.relation import Relation
@@ -118,6 +120,8 @@ def _value(name: str, relation: Relation, symbols: SymbolTable, many: bool) -> A
     if many:
         return GivenList(name, kind, column, digest_of(kind, column))
     units = {"timestamp": "M8[ns]", "date": "M8[D]", "duration": "m8[ns]"}
+    if scale_of(kind):
+        return to_python(np.asarray(column), scale_of(kind))[0]
     if isinstance(column, np.ndarray):
         return column.view(units[kind])[0] if kind in units else column[0].item()
     return column.decode()[0]

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
+from gdatalog.decimals import decimal_of, decimal_to_text, scale_of, scaled
 from gdatalog.records import dataclass
 
-TypeName = Literal["int", "float", "symbol", "bool", "timestamp", "date", "duration"]
+# One of `TYPE_NAMES`, or of `decimals.DECIMALS`.
+TypeName = str
 TYPE_NAMES: tuple[TypeName, ...] = (
     "int", "float", "symbol", "bool", "timestamp", "date", "duration",
 )  # fmt: skip
@@ -226,6 +229,25 @@ TIME_TEXTS: dict[TypeName, Callable[[int], str]] = {
 }  # fmt: skip
 
 
+def meant_as(kind: TypeName, literal: Any) -> Any:
+    """The value of a literal of a number or a day in a column of floats, decimals or dates; None
+    for a number that no such decimal is.
+
+    >>> meant_as("float", 1), meant_as("decimal(18,2)", 1.1), meant_as("date", DAY)
+    (1.0, 110, 1)
+    """
+    if kind == "date":
+        return days_of(literal)
+    return float(literal) if kind == "float" else scaled(decimal_of(literal), scale_of(kind))
+
+
+def text_of_key(kind: TypeName) -> Callable[[int], str] | None:
+    """The text of a key, for types of times and decimals; None for others."""
+    if scale_of(kind):
+        return partial(decimal_to_text, scale=scale_of(kind))
+    return TIME_TEXTS.get(kind)
+
+
 def type_texts(types: Sequence[str], nullable: Sequence[bool]) -> list[str]:
     """Types as `.decl` writes them; `nullable`: of each, or empty for none.
 
@@ -246,6 +268,8 @@ def constant_text(kind: TypeName, value: Value) -> str:
         return quoted(str(value))
     if kind in TIME_TEXTS:
         return ("" if kind == "duration" else "@") + TIME_TEXTS[kind](int(value))
+    if scale_of(kind):
+        return decimal_to_text(int(value), scale_of(kind))
     return str(bool(value)).lower() if kind == "bool" else repr(value)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Program, Rule
-from tests.draw_rules import ALL, GROUPS, TESTS, Drawing, Profile
+from tests.draw_rules import ALL, DECIMAL, GROUPS, TESTS, Drawing, Profile
 from tests.oracle_values import Value
 
 
@@ -85,12 +85,12 @@ PROFILES = {
         fewest=2,
     ),
     "aggregate": Profile(
-        types=("int", "int", "float", "symbol"),
+        types=("int", "int", "float", "symbol", DECIMAL),
         atoms=3,
         features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
     ),
     "string": Profile(
-        types=("symbol", "symbol", "int", "bool", "timestamp", "date", "duration"),
+        types=("symbol", "symbol", "int", "bool", "timestamp", "date", "duration", DECIMAL),
         features=frozenset(
             {"compute", "if", "function", "compare", "negate", "or", "in", "head", "fail"}
         ),

@@ -234,6 +234,17 @@ class Body:
             if drawing.chance(50):
                 return FunctionCall("lnot", (part("bool"),))
             return FunctionCall("contains", (drawing.constant("symbol"), part("symbol")))
+        if kind.startswith("decimal"):
+            name = drawing.pick(("+", "-", "*", "floor", "abs", "neg", "max", "%"))
+            if name == "%" and not drawing.has("fail", 50):
+                name = "+"
+            if name in ("floor", "abs"):
+                return FunctionCall(name, (part(kind),))
+            if name == "neg":
+                return FunctionCall("-", (part(kind),))
+            other = part(drawing.pick((kind, "int"))) if name != "max" else part(kind)
+            made = FunctionCall(name, (part(kind), other))
+            return FunctionCall("to_decimal", (made, Const("int", 2))) if name == "*" else made
         if kind in ("timestamp", "date") and drawing.chance(30):
             units = ("week", "month", "quarter", "year")
             return FunctionCall("date_trunc", (Const("symbol", drawing.pick(units)), part(kind)))
@@ -290,6 +301,9 @@ class Body:
         left, right = self.of_type(kind), self.of_type(kind)
         if left == right:
             right = self.drawing.constant(kind)
+        if kind.startswith("decimal") and self.drawing.chance(30):  # other digits
+            right = FunctionCall("*", (right, self.drawing.constant(kind)))
+            right = self.of_type("int") if self.drawing.chance(40) else right
         if kind == "symbol" and self.drawing.chance(10):
             left, right, ops = FunctionCall("ord", (left,)), FunctionCall("ord", (right,)), ORDER
         test: Literal = Compare(left, ((self.drawing.pick(ops), right),))
@@ -457,7 +471,7 @@ class Body:
             count = self.drawing.number(1, 2)
             return tuple(self.of_type(self.some_type(), 1) for _ in range(count)), "int"
         of = self.some_type()
-        if kind in ("sum", "mean") and of not in ("int", "float"):
+        if kind in ("sum", "mean") and of not in ("int", "float", "decimal(18,2)"):
             of = "int"
         return (self.of_type(of, 1),), "float" if kind == "mean" else of
 

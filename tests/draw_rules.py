@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal as D
 from random import Random
 from typing import Any
 
 from gdatalog.parser.syntax import (
     And,
     Atom,
+    Cast,
     Compare,
     Const,
     Expr,
@@ -23,6 +25,7 @@ from gdatalog.parser.syntax import (
 from tests.draw_bodies import Body, Scope
 from tests.oracle_values import Dur, Ts, Value, nulls_last
 
+DECIMAL = "decimal(18,2)"
 DAY = 86_400_000_000_000
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
 GROUPS = frozenset({"negate", "group", "or", "body"})
@@ -33,12 +36,14 @@ LITTLE: dict[str, Sequence[Any]] = {
     "symbol": ("a", "b", "ab", "", "B", "é", "12", "a-b"),
     "bool": (False, True),
     "timestamp": (Ts(0), Ts(DAY), Ts(31 * DAY + 500_000_000), Ts(-DAY)),
+    DECIMAL: tuple([D(text) for text in ("0.00", "0.50", "1.00", "1.25", "-2.00", "0.05")]),
     "duration": (Dur(0), Dur(DAY), Dur(-DAY), Dur(500_000_000)),
     "date": (Ts(0), Ts(DAY), Ts(31 * DAY), Ts(-DAY)),  # to the oracle, their midnights
 }
 RARE = {
     **LITTLE,
     "int": (-1, -3, 7, 100, 2**31 - 1, -(2**31), 2**32, 2**63 - 1, -(2**63)),
+    DECIMAL: (D("-0.01"), D("9999999999999999.99"), D("-1000000.00")),
     "symbol": ("-3", "a\tb", 'say "a"', "日本", "\U0001f600", "\\", "a b"),
 }
 OPTIMA = ("min", "max")
@@ -106,8 +111,10 @@ class Drawing:
     def value_or_null(self, kind: str, nullable: bool) -> Value:
         return None if nullable and self.chance(NULLS) else self.value(kind)
 
-    def constant(self, kind: str) -> Const:
+    def constant(self, kind: str) -> Const | Cast:
         value = self.value(kind)
+        if isinstance(value, D):
+            return Cast(Const(kind, int(value.scaleb(2))), kind)
         if isinstance(value, Ts):
             return Const("timestamp", value.ns)
         if isinstance(value, Dur):

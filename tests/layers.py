@@ -19,8 +19,8 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "terminal_text", "progress", "account", "overhead", "threads",
-    "importing", "cancellation", "distribution", "own_files", "settings",
+    "records", "errors", "decimals", "values", "terminal_text", "progress", "account", "overhead",
+    "threads", "importing", "cancellation", "distribution", "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "own_files": set(),
     "threads": set(),
     "importing": {"threads"},
-    "values": {"records"},
+    "decimals": set(),
+    "values": {"records", "decimals"},
     "terminal_text": set(),
     "errors": {"records", "values", "terminal_text"},
     "progress": {"records", "values", "terminal_text"},
@@ -201,15 +202,16 @@ ORDER = {
         stored slices page_schedule placement schedule
     """,
     "planner": """
-        compaction passes check statistics observed items comparisons atoms normalise new_values
-        domains order aggregate_items list_reuse candidates components conjunction build join
-        rewrite program rule least_cut placement pipeline __init__
+        compaction passes check statistics observed items comparisons atoms decimals normalise
+        new_values domains order aggregate_items list_reuse candidates components conjunction build
+        join rewrite program rule least_cut placement pipeline __init__
     """,
     "planner/check": """
         walk wording checked invalid answers bindings scopes __init__ motions catalog lists
         safety statements cycle_errors strata joined_nulls cautions heads inlining
-        column_names optionals name_errors null_places forms arity names signatures types lattice
-        declarations schemas zones null_values nulls ordered_heads program extending validity
+        column_names optionals name_errors null_places forms arity names signatures conversions
+        literals types lattice declarations schemas zones null_values nulls ordered_heads
+        decimal_types program extending validity
     """,
     "planner/order": """
         __init__ loop_work scans edges pattern formula sampling cost search_space beam
@@ -244,7 +246,7 @@ ORDER = {
     """,
     "storage": """
         __init__ imported_later kinds saved_kinds places load_options table text_functions
-        device_columns column_arrays columns export spill pipes symbols threads row_groups
+        device_columns column_arrays decimals columns export spill pipes symbols threads row_groups
         as_text cells plain_text delimited raw rows grouped_rows file_sets row_order
         key_space data_files column_matching headers dictionary keys sorting ordered row_ids
         missing networks frames row_ops on_device text_files selection duplicates

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from gdatalog.decimals import scale_of
 from gdatalog.parser.syntax import (
     Atom,
     Cast,
@@ -60,6 +61,7 @@ from tests.oracle_values import (
     Void,
     aggregate,
     apply,
+    as_decimal,
     chosen,
     clean,
 )
@@ -281,7 +283,7 @@ class Oracle:
                 place = chosen(arg.args, partial(holds, value=value))
                 return self.head_value(arg.args[place], group, envs)
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
-        if isinstance(arg, Cast):
+        if isinstance(arg, Cast) and not scale_of(arg.type_name):
             return self.head_value(arg.operand, group, envs)
         return self.value(arg, group)
 
@@ -467,8 +469,11 @@ class Oracle:
                 if env[name] is FAILED:
                     raise Failure("an expression failed")
                 return env[name]
-            case Cast(operand):
-                return self.value(operand, env)
+            case Cast(Const(_, value), kind) if scale_of(kind):
+                return as_decimal(getattr(value, "text", value), scale_of(kind))
+            case Cast(operand, kind):
+                found, scale = self.value(operand, env), scale_of(kind)
+                return as_decimal(found, scale) if scale else found
             case FunctionCall("if" | "case", args):
                 holding = partial(holds, value=partial(self.value, env=env))
                 return self.value(args[chosen(args, holding)], env)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, combinations, count, product
 from typing import Any
 
+from gdatalog.decimals import scale_of
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -198,7 +199,7 @@ class Normaliser:
         """The node with a fresh variable in each aggregate's place, and these aggregates."""
         if isinstance(node, Aggregate):
             return self.gen(node)
-        if isinstance(node, Cast):
+        if isinstance(node, Cast) and not scale_of(node.type_name):
             return self.lift(node.operand)
         if isinstance(node, tuple):
             pairs = [self.lift(part) for part in node]

@@ -10,10 +10,12 @@ One entry for each function of the language.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any
 
 SIGN = 1 << 63
@@ -45,7 +47,7 @@ class Dur:
     ns: int
 
 
-Value = int | float | str | bool | Ts | Dur | None
+Value = int | float | str | bool | Ts | Dur | Decimal | None
 
 
 def wrap(number: int) -> int:
@@ -67,6 +69,30 @@ def clean(number: float) -> float:
     return number + 0.0
 
 
+def exact(number: Decimal) -> Decimal:
+    """The decimal, if it has no more than 18 digits."""
+    if len(number.as_tuple().digits) > 18:
+        raise Failure("too many digits")
+    return number
+
+
+def as_decimal(number, scale):
+    """`as(x, decimal(18, 2))` of a literal, and `to_decimal(x, 2)`."""
+    with localcontext(_DIGITS):
+        return exact(Decimal(str(number)).quantize(Decimal(1).scaleb(-scale)))
+
+
+def of_decimals(function: Callable[..., Decimal], *numbers):
+    """What a function gives if one of the numbers is a decimal; None if none is."""
+    if not any(isinstance(number, Decimal) for number in numbers):
+        return None
+    with localcontext(_DIGITS):
+        return exact(function(*numbers))
+
+
+_DIGITS = Context(prec=60, rounding=ROUND_HALF_UP)
+
+
 def both_int(a: Value, b: Value) -> bool:
     return isinstance(a, int) and isinstance(b, int)
 
@@ -74,6 +100,9 @@ def both_int(a: Value, b: Value) -> bool:
 def add(a, b):
     if isinstance(a, str):
         return a + b
+    found = of_decimals(operator.add, a, b)
+    if found is not None:
+        return found
     if isinstance(a, Ts | Dur):
         return (Ts if Ts in (type(a), type(b)) else Dur)(wrap(a.ns + b.ns))
     return wrap(a + b) if both_int(a, b) else clean(a + b)
@@ -85,11 +114,17 @@ def subtract(a, *rest):
         kind = Ts if isinstance(a, Ts) and rest and isinstance(rest[0], Dur) else Dur
         return kind(wrap(ns[0] - ns[1] if rest else -ns[0]))
     if not rest:
-        return wrap(-a) if isinstance(a, int) else clean(-a)
+        return -a if isinstance(a, Decimal) else wrap(-a) if isinstance(a, int) else clean(-a)
+    found = of_decimals(operator.sub, a, rest[0])
+    if found is not None:
+        return found
     return wrap(a - rest[0]) if both_int(a, rest[0]) else clean(a - rest[0])
 
 
 def multiply(a, b):
+    found = of_decimals(operator.mul, a, b)
+    if found is not None:
+        return found
     if isinstance(a, Dur) or isinstance(b, Dur):
         return Dur(multiply(*(part.ns if isinstance(part, Dur) else part for part in (a, b))))
     return wrap(a * b) if both_int(a, b) else clean(a * b)
@@ -101,7 +136,7 @@ def divide(a, b):
     if b == 0:
         raise Failure("division by zero")
     if not both_int(a, b):
-        return clean(a / b)
+        return clean(float(a) / float(b))
     quotient = abs(a) // abs(b)
     return whole(quotient if (a < 0) == (b < 0) else -quotient)
 
@@ -111,6 +146,9 @@ def remainder(a, b):
         return Dur(remainder(a.ns, b.ns))
     if b == 0:
         raise Failure("division by zero")
+    found = of_decimals(operator.mod, a, b)
+    if found is not None:
+        return found
     if not both_int(a, b):
         if math.isinf(a):
             raise Failure("NaN")
@@ -163,6 +201,8 @@ def logical_not(a):
 
 
 def absolute(a):
+    if isinstance(a, Decimal):
+        return abs(a)
     if isinstance(a, Dur):
         return Dur(absolute(a.ns))
     return wrap(abs(a)) if isinstance(a, int) else clean(abs(a))
@@ -188,7 +228,12 @@ def logarithm(a):
 
 
 def rounding(how: Callable[[float], int]):
-    return lambda a: a if math.isinf(a) else clean(float(how(a)))
+    def rounded(a):
+        if isinstance(a, Decimal):  # as many digits after the point
+            return of_decimals(lambda x: Decimal(how(x)).quantize(x), a)
+        return a if math.isinf(a) else clean(float(how(a)))
+
+    return rounded
 
 
 def to_int(a):
@@ -200,7 +245,7 @@ def to_int(a):
         if re.fullmatch(r"[+-]?[0-9]+", a) is None:
             raise Failure("not a number")
         a = int(a)
-    if isinstance(a, float):
+    if isinstance(a, float | Decimal):
         if math.isinf(a):
             raise Failure("not an integer")
         a = math.trunc(a)
@@ -226,6 +271,8 @@ def to_string(a):
         if fraction:
             return f"{text}.{fraction:09}".rstrip("0")
         return text.removesuffix("T00:00:00")
+    if isinstance(a, Decimal):
+        return f"{a:f}"
     return a if isinstance(a, str) else repr(a)
 
 
@@ -336,6 +383,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "to_int": to_int,
     "to_float": to_float,
     "to_number": to_int,
+    "to_decimal": as_decimal,
     "to_string": to_string,
     # Only the order of `ord` is said, and a value keeps its own.
     "ord": lambda a: a,
@@ -419,9 +467,12 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
     if values and isinstance(values[0], Dur) and kind == "sum":
         return Dur(whole(sum(value.ns for value in values)))
     if kind in ("sum", "mean"):
-        total = sum(values)
+        with localcontext(_DIGITS):
+            total = sum(values)
         if isinstance(total, float):
             total = clean(total)
+        elif isinstance(total, Decimal):
+            total = exact(total) if kind == "sum" else float(total)
         elif kind == "sum" and not -SIGN <= total < SIGN:
             raise Failure("a sum overflows")
         if kind == "sum":

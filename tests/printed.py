@@ -15,14 +15,16 @@ import numpy as np
 from gdatalog.codegen import function_names, native
 from gdatalog.cpu_ops.expressions import Scope, evaluate, test
 from gdatalog.errors import NOWHERE
-from gdatalog.plan.functions import FORMS, FUNCTIONS, HIDDEN, TYPES, Signature, signatures
+from gdatalog.plan.functions import FORMS, FUNCTIONS, HIDDEN, OF_SCALED, Signature, signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
-from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, Value
+from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY, TYPE_NAMES, Value
 
 DAY = 86_400_000_000_000
+DECIMAL, MOST = "decimal(18,2)", 10**18 - 1  # one of all decimals, its greatest scaled int
+TYPES = (*TYPE_NAMES, DECIMAL)
 HUGE = 1.7976931348623157e308
 VALUES: dict[str, Sequence[Any]] = {
     "int": (
@@ -46,20 +48,26 @@ VALUES: dict[str, Sequence[Any]] = {
     ),
     "date": (0, 1, -1, 31, 58, 59, 365, 789, 11_016, -25_508, FIRST_DAY, FIRST_DAY + 1, LAST_DAY),
     "duration": (0, 1, -1, DAY, -DAY, 10**9, 10**9 - 1, -(10**9) - 1, INT_MIN, INT_MAX),
+    DECIMAL: (0, 1, -1, 5, -50, 110, 10**9, -(10**9), 10**9 - 1, MOST, -MOST, MOST // 2, MOST - 1),
 }  # fmt: skip
 PATTERNS = ("a.*", "[[:digit:]]+", "", "[", "(", ".", "é|日.")
-LETTERS = {kind: "u" if kind == "duration" else kind[0] for kind in TYPES}
+LETTERS = {kind: {"duration": "u", DECIMAL: "e"}.get(kind, kind[0]) for kind in TYPES}
 VARIABLES = {f"{LETTERS[kind]}{at}": kind for kind in TYPES for at in (1, 2)}
 PARAMS: dict[str, Value] = {
     "int": 3, "float": 0.25, "symbol": "ab", "bool": True, "timestamp": 59 * DAY, "date": 59,
-    "duration": DAY,
+    "duration": DAY, DECIMAL: 110,
 }  # fmt: skip
 
 LANGUAGE: dict[str, tuple[Signature, ...]] = {
-    **{name: own for name, own in FUNCTIONS.items() if name not in FORMS},
+    **{name: own for name, own in FUNCTIONS.items() if name not in (*FORMS, "to_decimal")},
     **{name: own for name, own in HIDDEN.items() if name not in ("format_value", "round_to")},
+    # of scaled ints, and of scaled ints and any ints
+    **dict.fromkeys(OF_SCALED, (Signature((("a", frozenset({DECIMAL})),) * 2, "a"),)),
+    "*!": (Signature((frozenset({DECIMAL}), frozenset({"int", DECIMAL})), DECIMAL),),
     **dict.fromkeys(("!match", "match?", "!match?"), FUNCTIONS["match"]),
 }
+# Of decimals, the planner makes others of these.
+LOWERED = {*"+*/-", "floor", "ceil", "to_int", "to_number", "to_float", "to_decimal"}
 INEXACT = {"exp", "log", "^"}  # on floats: the last bit is the processor's
 
 
@@ -73,7 +81,7 @@ def typings() -> list[tuple[str, tuple[str, ...], str]]:
             for letter in TYPES:
                 for free in TYPES:
                     kinds = [_kind(signature, at, letter, free) for at in range(count)]
-                    if None not in kinds:
+                    if None not in kinds and not (name in LOWERED and DECIMAL in kinds):
                         of = tuple(map(str, kinds))
                         found.append((name, of, signature.result_of(of)))  # type: ignore[arg-type]
     return list(dict.fromkeys(found))

@@ -43,6 +43,7 @@ from tests.draw import (
     relational_programs,
     string_programs,
 )
+from tests.draw_rules import DECIMAL
 from tests.examples import EXAMPLES
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Dur, Failure, Ts, Value, canonical
@@ -85,6 +86,8 @@ def frame(types: tuple[str, ...], rows: list[tuple[Value, ...]]) -> pd.DataFrame
         elif kind == "date":
             days = np.array(values, dtype="M8[ns]").astype("M8[D]")
             columns[f"c{at}"] = pd.Series(pd.arrays.ArrowExtensionArray(pa.array(days)))
+        elif kind == DECIMAL:
+            columns[f"c{at}"] = pd.Series(values, dtype=pd.ArrowDtype(pa.decimal128(18, 2)))
         else:
             columns[f"c{at}"] = pd.Series(values, dtype=DTYPES[kind])
     return pd.DataFrame(columns)

@@ -17,7 +17,7 @@ from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import FIRST_DAY, INT_MAX, INT_MIN, LAST_DAY
 from tests.cuda_host import HostDriver, needs_compiler
-from tests.printed import DAY, INEXACT, VALUES
+from tests.printed import DAY, DECIMAL, INEXACT, MOST, VALUES
 
 pytestmark = needs_compiler
 
@@ -45,6 +45,8 @@ OF_FLOATS: Final = {
     "magnitude": "abs", "floor_of": "floor", "ceil_of": "ceil", "root_of": "sqrt", "exp_of": "exp",
     "log_of": "log", "round_of": "round",
 }  # fmt: skip
+OF_SCALED: Final = ("floored", "rounded")  # decimals, divided by a power of ten
+FAILS: Final = {"quotient_fails": "/", "power_fails": "^", "product_fails": "*!"}
 OF_ONE: Final = {
     *OF_DATES,
     "magnitude", "negative", "year_of", "month_of", "day_of", "floor_of",
@@ -74,7 +76,8 @@ def entry(name: str, kind: str, result: str) -> tuple[str, str]:
 @cache
 def kernels() -> dict[str, Any]:
     entries = [entry(name, "i64", "i64") for name in (*OF_INTS, *OF_DATES)]
-    failing = [f"{name}_fails" for name in ("quotient", "power", *OF_TWO_DATES)]
+    entries += [entry(name, "i64", "i64") for name in (*FAILS, *OF_SCALED)]
+    failing = [f"{name}_fails" for name in OF_TWO_DATES]
     entries += [entry(name, "i64", "i64") for name in (*failing, *OF_TWO_DATES, "first_day_of")]
     entries.append(entry("round_to", "double", "double"))
     entries += [entry(name, "double", "double") for name in OF_FLOATS]
@@ -104,12 +107,13 @@ def wanted(function: str, kind: str, name: str, a: Array, b: Array) -> tuple[Arr
     return found, np.ones(len(a), bool) if failed is None else ~failed
 
 
-@pytest.mark.parametrize(("name", "function"), [("quotient_fails", "/"), ("power_fails", "^")])
+@pytest.mark.parametrize(("name", "function"), FAILS.items())
 def test_what_fails(name: str, function: str) -> None:
     powers = [value for base in range(2, 70) for power in (2, 3, 7, 21, 62, 63, 64)
               for value in (base, -base, power)]  # fmt: skip
     roots = [3_037_000_499, 3_037_000_500, 2_097_152, -2_097_152, -2_097_153]
-    for values in ([*INTS, 0], [*powers, *roots, -1, INT_MIN, INT_MAX]):
+    tens = [*VALUES[DECIMAL], *(10**at for at in range(19)), MOST // 7]
+    for values in ([*INTS, 0], tens, [*powers, *roots, -1, INT_MIN, INT_MAX]):
         a, b = pairs(sorted(set(values)), np.int64)
         failed = functions.call(function, (a, b), "int", SymbolTable(), lambda *_: None)[1]
         assert failed is not None
@@ -232,6 +236,17 @@ ENDS: Final = (0, 1, -1, 7, 10, -12, INT_MIN, INT_MIN + 1, INT_MAX, INT_MAX - 1,
 
 def length(start: int, stop: int, step: int) -> int:
     return 0 if step == 0 else min(max(0, -((start - stop) // step)), 2**50)
+
+
+@pytest.mark.parametrize("name", OF_SCALED)
+def test_scaled_ints(name: str) -> None:
+    keys = [*VALUES[DECIMAL], 49, 50, 51, -49, -50, -51, 149, 150]
+    a, b = (
+        np.array(each) for each in zip(*product(keys, [10**at for at in range(19)]), strict=True)
+    )
+    expected, fine = wanted(name, DECIMAL, name, a, b)
+    assert fine.all()
+    assert done(name, "i64", np.int64, a, b).tolist() == expected.tolist()
 
 
 def test_lengths_of_ranges() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +40,8 @@ DURATIONS = [
     "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]", "category", object,
     "duration[ms][pyarrow]",
 ]  # fmt: skip
+WIDTHS = pa.decimal128(18, 2), pa.decimal256(40, 2), pa.decimal64(18, 2)
+DECIMALS = [object, "category", *map(pd.ArrowDtype, WIDTHS)]
 NUMBER, BOOL = st.integers(0, 100), st.booleans()
 TEXT = st.sampled_from(["", "a", "b c", "ä", "1", "true"])
 TIME = st.integers(0, 2**33).map(lambda seconds: np.datetime64(seconds, "s"))
@@ -111,6 +114,7 @@ def test_a_frame_comes_back_as_it_was(frame: pd.DataFrame) -> None:
         ("timestamp", np.array(["2024-02-29T12:30", "1969-12-31T23:00"], "M8[s]"), TIMES),
         ("date", [dt.date(9999, 12, 31), dt.date(1, 1, 1)], DATES),
         ("duration", np.array([3600, -86400], "m8[s]"), DURATIONS),
+        ("decimal(18,2)", [Decimal("1.10"), Decimal("-9999999999999999.99")], DECIMALS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -354,10 +358,11 @@ def test_decimals_and_days_in_milliseconds() -> None:
     with gd.connect(device="cpu") as db:
         db["t"] = pa.table(columns)
         found = db["t"].to_arrow()
-        assert found.schema.types == [pa.int64(), pa.date64()]
-        assert db["t"].to_polars().schema == {"n": pl.Int64(), "d": pl.Date()}
+        assert found.schema.types == [pa.decimal128(5, 0), pa.date64()]
+        assert db["t"].dtypes == ("int", "date")
+        assert db["t"].to_polars().schema == {"n": pl.Decimal(5, 0), "d": pl.Date()}
         db["p"] = pd.DataFrame({"n": pd.array([1], dtype=pd.ArrowDtype(pa.decimal128(5, 0)))})
-        assert db["p"].df().dtypes["n"] == "int64"
+        assert str(db["p"].df().dtypes["n"]) == "decimal128(5, 0)[pyarrow]"
         with pytest.raises(gd.DataError, match="some dates have a time of day"):
             db["t"] = pa.table({"n": columns["n"], "d": pa.array([0, 1], pa.date64())})
 

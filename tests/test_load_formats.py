@@ -72,7 +72,7 @@ def test_json_of_columns() -> None:
             "e.json",
             '[{"a": 1}, {"a": [2]}]',
             "data error: e.json: row 1, column 'a': cannot store [2], a list\n"
-            "  hint: a value is an int, a float, a string, a bool, a time or a duration",
+            "  hint: a value is an int, a float, a decimal, a string, a bool, a time or a duration",
         ),
         (
             "e.json",

@@ -39,9 +39,11 @@ def test_decimals_that_are_no_ints() -> None:
         {"x": [Decimal(1), Decimal("1.5")]},
         pa.table({"x": [Decimal("1.0"), Decimal("1.5")]}),
     ):
-        assert "row 1, column 'x': cannot store Decimal('1.5'), a decimal with a fraction" in (
-            refused_data(data)
+        assert "row 1, column 'x': expected int, found the decimal Decimal('1.5')" in (
+            refused_data(data, declared=decl(x="int"))
         )
+    mixed = refused_data([(Decimal("1.5"),), ("a",)])
+    assert "cannot store Decimal('1.5'), a decimal, in a column of other values" in mixed
     large = Decimal(2**63)
     for data in ({"x": [large]}, pa.table({"x": pa.array([large], pa.decimal128(38, 0))})):
         told = refused_data(data)

@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.expressions import Scope, evaluate
-from gdatalog.plan.functions import TYPES
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import FIRST_DAY, LAST_DAY
 from tests.printed import (
+    DECIMAL,
     INEXACT,
     LETTERS,
     PATTERNS,
+    TYPES,
     TYPINGS,
     VALUES,
     VARIABLES,
@@ -46,7 +47,7 @@ def plain(name: str, kinds: tuple[str, ...], result: str) -> Expr:
     seen: dict[str, int] = {}
     for kind in kinds:
         seen[kind] = seen.get(kind, 0) + 1
-        args.append(Slot(f"{kind[0]}{min(seen[kind], 2)}", kind))  # type: ignore[arg-type]
+        args.append(Slot(f"{LETTERS[kind]}{min(seen[kind], 2)}", kind))  # type: ignore[arg-type]
     if name == "starts_with":
         args[1] = Constant("a", "symbol")
     elif name == "contains" or name.strip("!?") == "match":
@@ -72,6 +73,18 @@ def test_every_function_on_every_type() -> None:
     assert len(exprs) > 80
     of = scope()
     Module(exprs).check(columns(Random(1), 800, of), of)
+
+
+def test_scaled_ints() -> None:
+    """What the planner makes of functions of decimals."""
+    slot, of = Slot(f"{LETTERS[DECIMAL]}1", DECIMAL), scope()
+    exprs: list[Expr] = []
+    for tens in (Constant(10**at, "int") for at in (1, 2, 9, 18)):
+        exprs += [Apply(name, (slot, tens), DECIMAL) for name in ("floored", "rounded")]
+        exprs.append(Apply("unscaled", (slot, tens), "float"))
+    exprs.append(Apply("to_decimal", (Slot("s1", "symbol"), Constant(2, "int")), DECIMAL))
+    Module(exprs, leaves=True).check(columns(Random(3), 200, of), of)
+    assert printable(Apply("to_decimal", (Slot("f1", "float"), tens), DECIMAL)) is not None
 
 
 def test_functions_whose_last_bit_is_the_processors() -> None:

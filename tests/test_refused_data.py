@@ -147,7 +147,7 @@ def test_mixed_columns() -> None:
 def test_values_that_are_none_of_ours(value: Any, message: str) -> None:
     assert refused_data([(value,)]) == (
         f"data error: data: row 0, column 'column0': {message}\n"
-        "  hint: a value is an int, a float, a string, a bool, a time or a duration"
+        "  hint: a value is an int, a float, a decimal, a string, a bool, a time or a duration"
     )
 
 
@@ -165,9 +165,10 @@ def test_values_that_are_none_of_ours(value: Any, message: str) -> None:
             "  hint: store the real and the imaginary part as two columns of floats",
         ),
         (
-            pa.array([Decimal("1.5")]),
-            "cannot store Decimal('1.5'), a decimal with a fraction\n"
-            "  hint: convert the column to float, or to text",
+            pa.array([Decimal("1e17"), Decimal("1.5")]),
+            "Decimal('100000000000000000.0') has more than 18 digits, 1 of them after the point\n"
+            "  hint: convert the column to float if it is a quantity, "
+            "to text if it is an identifier",
         ),
         (
             pa.array([[1]]),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
+from gdatalog.decimals import LIMIT
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -103,6 +104,12 @@ class Functions:
             "/": self._divide,
             "%": self._remainder,
             "^": self._power,
+            "+!": self._checked(lambda a, b: a + b),
+            "-!": self._checked(lambda a, b: a - b),
+            "*!": self._exact_product,
+            "floored": _sound(lambda a, tens: a // tens),
+            "rounded": _sound(self._rounded),
+            "unscaled": _sound(lambda a, tens: a.astype(xp.float64) / tens),
             "band": _sound(lambda a, b: a & b),
             "bor": _sound(lambda a, b: a | b),
             "bxor": _sound(lambda a, b: a ^ b),
@@ -171,6 +178,7 @@ class Functions:
             "round_to": _sound(self._round_to),
             "to_int": self._truncate,
             "to_number": self._truncate,
+            "to_decimal": self._scaled,
             "to_float": _sound(lambda a: a),
             "ord": _sound(float_to_key),
         }
@@ -273,6 +281,41 @@ class Functions:
         unsigned = self.xp.uint64
         shifted: Array = (a.view(unsigned) >> (b & 63).astype(unsigned)).view(self.xp.int64)
         return shifted
+
+    # ----------------------------------------------------------------------------- decimals
+
+    def _checked(self, function: Callable[..., Array]) -> Function:
+        """A function of scaled ints that cannot leave 64 bits; too many digits are a failure."""
+
+        def checked(*args: Array) -> Outcome:
+            values = function(*args)
+            return values, self.found(self._beyond(values))
+
+        return checked
+
+    def _beyond(self, values: Array) -> Array:
+        found: Array = (values <= -LIMIT) | (values >= LIMIT)
+        return found
+
+    def _exact_product(self, a: Array, b: Array) -> Outcome:
+        """Of any ints."""
+        xp = self.xp
+        most = (LIMIT - 1) // xp.maximum(xp.abs(b), 1)
+        beyond = self._beyond(a) | self._beyond(b) | (xp.abs(a) > most)
+        return a * b, self.found(beyond & (a != 0) & (b != 0))
+
+    def _rounded(self, a: Array, tens: Array) -> Array:
+        """Halves away from zero."""
+        size = (self.xp.abs(a) + tens // 2) // tens
+        found: Array = self.xp.where(a < 0, -size, size)
+        return found
+
+    def _scaled(self, a: Array, tens: Array) -> Outcome:
+        xp = self.xp
+        whole = xp.floor(xp.abs(a) * tens + 0.5)
+        beyond = ~(whole < float(LIMIT))
+        found = xp.where(beyond, 0.0, whole).astype(xp.int64)
+        return xp.where(a < 0, -found, found), self.found(beyond)
 
     # -------------------------------------------------------------------------------- dates
 

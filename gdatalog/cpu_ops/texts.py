@@ -14,6 +14,7 @@ import numpy as np
 from gdatalog.account import TEXTS
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.cpu_ops.linear_match import LinearPattern, linear, posix
+from gdatalog.decimals import decimal_from_text
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.grouped_rows import group_rows
 from gdatalog.storage.keys import float_to_key
@@ -23,10 +24,10 @@ from gdatalog.values import (
     DAY,
     INT_MAX,
     INT_MIN,
-    TIME_TEXTS,
     TypeName,
     Value,
     nanoseconds_of,
+    text_of_key,
     timestamp_from_text,
 )
 
@@ -99,6 +100,10 @@ def _float(text: str) -> float | None:
     return float(text) + 0.0
 
 
+def _decimal(text: str, scale: int) -> int | None:
+    return decimal_from_text(text, scale, rounded=True)
+
+
 def _split_part(text: str, separator: str, at: int) -> str:
     """The part numbered from 1; "" if there is none."""
     if at < 1 or not separator:
@@ -123,9 +128,8 @@ def text_of(value: Value, kind: TypeName) -> str:
         return repr(float(value))
     if kind == "bool":
         return "true" if value else "false"
-    if kind in TIME_TEXTS:
-        return TIME_TEXTS[kind](int(value))
-    return str(value)
+    written = text_of_key(kind)
+    return str(value) if written is None else written(int(value))
 
 
 def _regex_extract(text: str, pattern: str, group: int = 0) -> str | None:
@@ -185,6 +189,7 @@ ON_SYMBOLS: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "to_int": (_number, "int"),
     "to_number": (_number, "int"),
     "to_float": (_float, "float"),
+    "to_decimal": (_decimal, "int"),
     "ord": (len, "int"),  # replaced by ranks below
 }
 
@@ -196,6 +201,7 @@ def on_texts(name: str, kind: TypeName) -> bool:
 
 _SYMBOL_ARGS: dict[str, tuple[bool, ...]] = {
     "substr": (True, False, False),
+    "to_decimal": (True, False),
     "split_part": (True, True, False),
     "regex_extract": (True, True, False),
     "format_time": (False, True),

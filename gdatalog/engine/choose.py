@@ -80,9 +80,12 @@ def choose(nest: JoinNest | PlannedJoin, label: str = "") -> ExecutorChoice:
     if nest.settings.strategy == "levelwise":
         return ExecutorChoice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
-    if nest.join.scan is not None and nest.settings.strategy == "auto":
-        if nest.settings.scans == "always" or not generates(nest.join):
-            return ExecutorChoice(True, small, scans=True)
+    if (
+        nest.join.scan is not None
+        and nest.settings.strategy == "auto"
+        and (nest.settings.scans == "always" or not generates(nest.join))
+    ):
+        return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
     cheap = nest.join.cost < nest.worth

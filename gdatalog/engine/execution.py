@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.engine.catalog.parameters import GivenList, parameter
+from gdatalog.engine.catalog.parameters import GivenList, parameter, value_as
 from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.catalog.texts import Outline, nodes_of
@@ -39,7 +39,7 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.values import ParamType, Value, days_of
+from gdatalog.values import ParamType, Value
 
 MOST_PROGRAMS = 64  # whose plans are kept with a catalog
 
@@ -295,9 +295,8 @@ def _parameter(program: Program, name: str, value: object) -> tuple[ParamType, V
 def scalars(compiled: Compiled, params: Mapping[str, Value | GivenList]) -> dict[str, Value]:
     """The values of parameters that are no lists, as the rules of a text read them."""
     types = compiled.checked.param_types
-    made: dict[str, Callable[[Any], Value]] = {"float": float, "date": days_of}
     return {
-        name: made[types[name]](value) if types.get(name) in made else value
+        name: value_as(types[name], name, value) if name in types else value
         for name, value in params.items()
         if not isinstance(value, GivenList)
     }

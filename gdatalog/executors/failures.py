@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gdatalog.decimals import DIGITS
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.ops import Ops
+from gdatalog.plan.functions import OF_SCALED
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Slot
 from gdatalog.plan.labels import format_expr
 from gdatalog.records import replace
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import DAY, TIME_TEXTS
+from gdatalog.values import DAY, text_of_key
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
@@ -26,6 +28,8 @@ _WHY = {
     "to_number": "not a number",
     "to_int": "not an int",
     "to_float": "not a float",
+    "to_decimal": "not a decimal of 18 digits",
+    **dict.fromkeys(("+!", "-!", "*!"), f"the result has more than {DIGITS} digits"),
     "parse_time": "not a time in this format, from 1677-09-22 to 2262-04-11",
     "regex_extract": "an invalid pattern, or a group that it does not have",
 }
@@ -39,8 +43,11 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
     given = f" with {known}" if known else ""
     last = frontier.values(culprit.args[-1:], ops, scope)[0][0]
+    beyond = culprit.function in OF_SCALED
     culprit = _as_written(culprit)
     hint = f"{_test(culprit)}: what can fail is computed only where the tests pass"
+    if beyond:
+        hint = "round before with `to_decimal(x, 2)`, or compute with floats: `to_float(x)`"
     if culprit.function in ("/", "^") and culprit.type == "int":
         divided = last == 0 if culprit.function == "/" else last < 0
         why = "division by zero" if divided else "the result does not fit into 64 bits"
@@ -55,14 +62,14 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
 
 
 def _as_written(expr: Apply) -> Apply:
-    """The expression with the program's names of variables."""
+    """The expression with the program's names of variables and functions."""
 
     def written(arg: Expr) -> Expr:
         if isinstance(arg, Slot):
             return Slot(arg.name.split("~")[0] or "...", arg.type)
         return _as_written(arg) if isinstance(arg, Apply) else arg
 
-    return replace(expr, args=tuple(map(written, expr.args)))
+    return replace(expr, function=expr.function.rstrip("!"), args=tuple(map(written, expr.args)))
 
 
 def _of_floats(expr: Apply) -> Apply:
@@ -83,8 +90,9 @@ def values_of(
     known = []
     for slot, column in zip(slots, columns, strict=True):
         value = decode_value(int(column[row]), slot.type, symbols)
-        if slot.type in TIME_TEXTS:
-            value = TIME_TEXTS[slot.type](value)
+        written = text_of_key(slot.type)
+        if written is not None:
+            value = written(value)
         shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
         known.append(f"{slot.name.split('~')[0]} = {shown}")
     return ", ".join(known)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import current_watch
+from gdatalog.decimals import DIGITS, LIMIT, decimal_to_text, scale_of
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failures import values_of
 from gdatalog.executors.ops import Ops
@@ -459,13 +460,19 @@ class Gathering:
 
         def error_of(row: int, of: str) -> EvaluationError:
             exact = (int(high[row]) << 32) + int(low[row])
-            message = f"the sum {exact} does not fit into 64 bits{of}"
+            total, room = str(exact), "does not fit into 64 bits"
+            if scale_of(spec.type):
+                total = decimal_to_text(exact, scale_of(spec.type))
+                room = f"has more than {DIGITS} digits"
+            message = f"the sum {total} {room}{of}"
             return EvaluationError(
                 message, spec.span, hint="sum floats instead: `sum(to_float(x))`"
             )
 
         check((high < -(1 << 31)) | (high >= 1 << 31), error_of)
         total: Array = ((high << 32) + low).astype(self.ops.xp.int64)
+        if scale_of(spec.type):
+            check((total <= -LIMIT) | (total >= LIMIT), error_of)
         return total
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ast
 
-from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_types import assigned_in, names_in
 from gdatalog.gpu_ops.heads import looks
-from gdatalog.gpu_ops.steady import by_lane
+from gdatalog.gpu_ops.steady import by_lane, calls_in
 from gdatalog.records import dataclass
 
 
@@ -26,11 +25,12 @@ class MetLists:
 
     def _block(self, body: list[ast.stmt]) -> None:
         for at, statement in reversed([*enumerate(body)]):
-            if isinstance(statement, ast.For) and called(statement.iter) not in ("range", "turns"):
-                continue
-            if isinstance(statement, ast.For) and (hold := self._rewritten(statement)) is not None:
+            hold = self._rewritten(statement) if isinstance(statement, ast.For) else None
+            if hold is not None:
                 body.insert(at, hold)
-            elif isinstance(statement, ast.For | ast.While | ast.If):
+            elif isinstance(statement, ast.While | ast.If) or (
+                isinstance(statement, ast.For) and calls_in(statement.iter) & {"range", "turns"}
+            ):
                 self._block(statement.body)
 
     def _rewritten(self, loop: ast.For) -> ast.stmt | None:
@@ -38,7 +38,7 @@ class MetLists:
         match loop:
             case ast.For(
                 target=ast.Name(id=turn),
-                iter=ast.Call(args=[low, high]),
+                iter=ast.Call(func=ast.Name("range" | "turns"), args=[low, high]) as turns,
                 body=[
                     *before,
                     ast.Assign(
@@ -90,7 +90,7 @@ class MetLists:
         ends = [low, high]
         if shared is not None:
             ends += _unit_of(shared)
-        loop.iter.func, loop.iter.args = ast.Name("lanes", ast.Load()), ends
+        turns.func, turns.args = ast.Name("lanes", ast.Load()), ends
         loop.body = [*steps, ast.fix_missing_locations(ast.copy_location(spread, loop))]
         return ast.parse(f"{flag} = hold_list({given})").body[0]
 

@@ -171,9 +171,21 @@ def call(parts: Parts) -> s.Expr:
     span = Span(token.source, token.start, parts[-1].end)
     given = parts[2:-1:2]
     args, columns = arguments(conditions(given) if token.value in ("if", "case") else given)
-    if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
-        return s.Cast(args[0], args[1].name, span)
+    if token.value == "as" and len(args) == 2:
+        kind = _type_name(args[1])
+        if kind is not None:
+            return s.Cast(args[0], kind, span)
     return s.FunctionCall(token.value, args, span, columns)
+
+
+def _type_name(read: s.Expr) -> str | None:
+    """The type of an `as`: a name has been read as a variable, `decimal(p, s)` as a call."""
+    if isinstance(read, s.Var):
+        return read.name
+    if not isinstance(read, s.FunctionCall) or read.name != "decimal":
+        return None
+    digits = [str(arg.value) for arg in read.args if isinstance(arg, s.Const)]
+    return f"decimal({','.join(digits)})" if len(digits) == len(read.args) else None
 
 
 def window(parts: Parts) -> s.Window:
@@ -357,6 +369,16 @@ def names(parts: Parts) -> list[Token]:
 def column(parts: Parts) -> s.Column:
     name, span = parts[2].value, parts[0].span.to(parts[2].span)
     return s.Column(parts[0].value, name.removesuffix("?"), span, name.endswith("?"))
+
+
+def type_with_digits(parts: Parts) -> Token:
+    """`decimal(12, 2)`, `decimal(12, 2)?`: one token, whatever its spaces."""
+    first, last = parts[0], parts[-1]
+    if last.type == "NAME" and last.value != "?":
+        raise ParseError("a comma is missing before this", last.span)
+    digits = [str(token.value) for token in parts if token.type == "NUMBER"]
+    name = f"{first.value}({','.join(digits)}){'?' * (last.type == 'NAME')}"
+    return Token("NAME", name, first.source, first.start, last.end)
 
 
 def qualifiers(parts: Parts) -> list[Token]:

@@ -65,7 +65,8 @@ def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
         # Without a name the directive is invalid; it ends at its line.
         return token.type == "NAME" or not new_line
     if kind == "TYPE":
-        return token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE")
+        digits = token.type == "LPAR" and before.value == "decimal" and not new_line
+        return digits or token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE")
     if kind == "DECL":
         if not new_line and any(part.value == "choice" for part in tokens[4:at]):
             return True  # Soufflé's choice-domain, rejected later

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
+from gdatalog.decimals import LongFloat, exact_float
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.syntax import MANY
@@ -151,7 +152,8 @@ def _values(
     if kind == "int":
         return array("q", map(int, words))
     if kind == "float":
-        return array("d", map(float, words))
+        floats = list(map(exact_float, words))
+        return floats if LongFloat in set(map(type, floats)) else array("d", floats)
     if kind == "symbol":
         plain = [word[1:-1] if "\\" not in word else _text(word) for word in words]
         known = [text for text in plain if text is not None]
@@ -171,7 +173,7 @@ def _value(word: str) -> Value | None:
         return duration_from_text(word)
     if kind == "bool":
         return word == "true"
-    return int(word) if kind == "int" else float(word)
+    return int(word) if kind == "int" else exact_float(word)
 
 
 def _text(word: str) -> str | None:

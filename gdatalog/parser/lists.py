@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
+from gdatalog.decimals import exact_float
 from gdatalog.errors import SourceText
 from gdatalog.parser import syntax as s
 from gdatalog.parser.facts import BOOL, FLOAT, INT, TEXT, TIME
@@ -93,7 +94,7 @@ def _read(
         try:
             return "int", tuple(map(int, words))
         except ValueError:
-            return "float", tuple(map(float, words))
+            return "float", tuple([exact_float(word.strip()) for word in words])
     if kind == "bool":
         return "bool", tuple([word.strip() == "true" for word in words])
     if kind == "symbol" and "\\" not in source.text[start:end]:
@@ -142,7 +143,7 @@ def _together(run: Sequence[s.Expr]) -> s.Values | None:
         return None
     kind: TypeName = "float" if len(kinds) > 1 else kinds.pop()
     if kind == "float":
-        read = [float(value) for value in read]
+        read = [value if isinstance(value, float) else float(value) for value in read]
     return s.Values(kind, tuple(read), run[0].span.to(run[-1].span))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gdatalog.decimals import exact_float
 from gdatalog.errors import ParseError, SourceText, Span
 from gdatalog.records import dataclass
 from gdatalog.values import INT_MAX, duration_from_text, timestamp_from_text
@@ -67,7 +68,7 @@ def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token
     if plain[:2] in ("0x", "0X", "0b", "0B"):
         value = int(plain.removesuffix("u"), 0)
     elif "." in plain or "e" in plain or "E" in plain:
-        value = float(plain)
+        value = exact_float(plain)
         if value == float("inf"):
             hint = "the largest is about 1.8e308; infinity is `inf`"
             return error_token(source, start, end, "this float is beyond 64 bits", hint)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.decimals import DECIMALS, decimal_type, result_scale, scale_of
 from gdatalog.records import dataclass
 from gdatalog.values import TYPE_NAMES, TypeName
 
-TYPES: tuple[str, ...] = TYPE_NAMES
+TYPES: tuple[str, ...] = (*TYPE_NAMES, *DECIMALS)
 NUMBERS = frozenset({"int", "float"})
+DECIMAL = frozenset(DECIMALS)
 ANY = frozenset(TYPES)
 
 
@@ -43,7 +45,7 @@ class Signature:
             param = self.param(at)
             if isinstance(param, tuple) and param[0] == self.result:
                 return kind
-        return self.result  # type: ignore[return-value]  # no letter
+        return self.result
 
     def fits(self, kinds: Sequence[str]) -> bool:
         """Whether it takes arguments of these types."""
@@ -61,7 +63,7 @@ class Signature:
         return True
 
 
-INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, DURATION = (frozenset({name}) for name in TYPES)
+INT, FLOAT, SYMBOL, BOOL, TIMESTAMP, DATE, DURATION = (frozenset({name}) for name in TYPE_NAMES)
 
 
 def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -83,12 +85,13 @@ def _of_times(*shapes: str) -> tuple[Signature, ...]:
     )
 
 
-_MEASURES = NUMBERS | DURATION
+_MEASURES = NUMBERS | DURATION | DECIMAL
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
 _OF_TIME = Signature((TIMESTAMP | DATE,), "int")
 _IF = Signature((BOOL, *_same(ANY, 2)), "a")
 _REAL = Signature((FLOAT,), "float", may_fail_float=True)
+_ROUNDING = Signature(_same(FLOAT | DECIMAL, 1), "a", may_fail_float=True)
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     # of signatures that fit, the first is meant
@@ -103,9 +106,9 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
         *_of_times("timestamp timestamp duration", "timestamp duration timestamp"),
         *_of_times("date date duration", "date duration date"),
     ),
-    "*": (_on(NUMBERS, 2), *_of_times("duration int duration", "int duration duration")),
+    "*": (_on(NUMBERS | DECIMAL, 2), *_of_times("duration int duration", "int duration duration")),
     "/": (
-        _on(NUMBERS, 2, fails=True),
+        _on(NUMBERS | DECIMAL, 2, fails=True),
         Signature((DURATION, INT), "duration", may_fail=True),
         Signature((DURATION, DURATION), "float", may_fail=True),
     ),
@@ -118,10 +121,17 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
     "abs": (_on(_MEASURES, 1),),
     **dict.fromkeys(("min", "max"), (Signature(_same(ANY, 1), "a", variadic=True, least=2),)),
-    **dict.fromkeys(("floor", "ceil", "sqrt", "exp", "log"), (_REAL,)),
+    **dict.fromkeys(("floor", "ceil"), (_ROUNDING,)),
+    **dict.fromkeys(("sqrt", "exp", "log"), (_REAL,)),
     "round": (Signature((FLOAT, INT), "float", least=1),),
     "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
-    "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL,), "float", may_fail=True),),
+    "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL | DECIMAL,), "float", may_fail=True),),
+    # the type of the result depends on the second argument
+    "to_decimal": (
+        Signature(
+            (INT | FLOAT | SYMBOL | DECIMAL, INT), "decimal", may_fail=True, may_fail_float=True
+        ),
+    ),
     "to_number": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
     "to_string": (Signature((ANY,), "symbol"),),
     "ord": (Signature((ANY,), "int"),),
@@ -157,11 +167,16 @@ NULLING = frozenset({UNLESS_NULL, "coalesce", "if"})
 FORMS = frozenset({"format", "date_trunc", "case"})
 CLOCK_UNITS = ("second", "minute", "hour", "day")
 CALENDAR_UNITS = ("week", "month", "quarter", "year")
+# What the planner makes of functions of decimals (`planner/decimals.py`).
+OF_SCALED = dict.fromkeys(
+    ("+!", "-!", "*!"), (Signature((INT | DECIMAL,) * 2, "a", may_fail=True),)
+)
 # Functions without a name in the language.
 HIDDEN: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), (Signature(_same(ANY, 2), "bool"),)),
     **{f"date_trunc_{unit}": (Signature((TIMESTAMP,), "timestamp"),) for unit in CLOCK_UNITS},
     **{f"date_trunc_{unit}": (_on(TIMESTAMP | DATE, 1),) for unit in CALENDAR_UNITS},
+    **OF_SCALED,
     "round_to": (Signature((FLOAT, FLOAT), "float"),),  # to the inverse of a power of 10
     "format_value": (Signature((ANY, SYMBOL), "symbol"),),
 }
@@ -170,6 +185,16 @@ HIDDEN: dict[str, tuple[Signature, ...]] = {
 def signature_of(name: str, kinds: Sequence[str]) -> Signature:
     """The signature of a call with arguments of these types."""
     return next(own for own in signatures(name) if own.fits(kinds))
+
+
+def type_of_result(name: str, kinds: Sequence[TypeName], digits: object = None) -> TypeName:
+    """The type of a call with arguments of these types; `digits`: of `to_decimal`."""
+    if name == "to_decimal":
+        return decimal_type(int(str(digits)))
+    if len(kinds) == 2 and name in "+-*/%" and not DECIMAL.isdisjoint(kinds):
+        one, other = map(scale_of, kinds)
+        return "float" if name == "/" else decimal_type(result_scale(name, one, other))
+    return signature_of(name, kinds).result_of(kinds)
 
 
 def signatures(name: str) -> tuple[Signature, ...]:
@@ -200,7 +225,7 @@ WINDOWS = {
 # Statistics of each group: what they take.
 _MIDDLE = (
     Signature((NUMBERS,), "float"),
-    Signature((("a", TIMESTAMP | DURATION),), "a"),
+    Signature((("a", TIMESTAMP | DURATION | DECIMAL),), "a"),
 )
 STATISTICS: dict[str, tuple[Signature, ...]] = {
     **dict.fromkeys(("median", "quantile"), _MIDDLE),

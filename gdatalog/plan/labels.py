@@ -27,9 +27,10 @@ def format_expr(expr: p.Expr, inside: bool = False) -> str:
         case p.Constant():
             return "null" if expr.value is None else constant_text(expr.type, expr.value)
         case _:
-            if expr.function in _INFIX and len(expr.args) == 2:
+            operator = expr.function.rstrip("!")  # of decimals
+            if operator in _INFIX and len(expr.args) == 2:
                 left, right = (format_expr(arg, True) for arg in expr.args)
-                text = f"{left} {expr.function} {right}"
+                text = f"{left} {operator} {right}"
                 return f"({text})" if inside else text
             if expr.function == UNLESS_NULL:
                 return format_expr(expr.args[0], inside)

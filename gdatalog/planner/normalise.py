@@ -16,6 +16,7 @@ from gdatalog.plan.join_plan import Apply, Constant, Expr, Gather, Parameter, Sl
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.bindings import neighbours
 from gdatalog.planner.check.walk import alternatives_of
+from gdatalog.planner.decimals import are_exact, compared, exact, mean_of
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -118,7 +119,9 @@ class Normaliser:
             assert isinstance(a, Apply) and isinstance(b, Apply)
             if a.args[0].type == b.args[0].type:
                 a, b = a.args[0], b.args[0]
-        if op == "=":
+        if a.type != b.type:  # decimals, or a decimal and an int
+            found.append(self._holding(compared(op, a, b, literal.span)))
+        elif op == "=":
             found.append(Equation(a, b))
         else:
             found.append(self._holding(Apply(op, (a, b), "bool", literal.span)))
@@ -205,6 +208,10 @@ class Normaliser:
                 args = tuple([self.expression(arg, found) for arg in expr.args])
                 if expr.name == UNLESS_NULL:
                     return Apply(expr.name, args, args[0].type, expr.span)
+                if are_exact(expr.name, args):
+                    made = exact(expr.name, args, expr.span)
+                    if made is not None:
+                        return made
                 call = applied(expr.name, args, expr.span)
                 if expr.name == "match":
                     call = replace(call, args=(self._safe(args[0], found), args[1]))
@@ -219,7 +226,7 @@ class Normaliser:
                 targets = tuple([self.head(target, found) for target in expr.targets])
                 slot = self._new(aggregate_type(expr.kind, targets))
                 self.gathers.append(Gather(expr.kind, targets, slot.name, slot.type, expr.span))
-                return slot
+                return mean_of(slot, targets, expr.span) if expr.kind == "mean" else slot
             case _:
                 raise AssertionError(expr)
 
@@ -230,8 +237,9 @@ class Normaliser:
         left = self.expression(chain.first, found)
         cut = not w.contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
-            args = (left, self.expression(operand, found))
-            left = applied(op, args, chain.first.span.to(operand.span))
+            args, span = (left, self.expression(operand, found)), chain.first.span.to(operand.span)
+            made = exact(op, args, span) if are_exact(op, args) else None
+            left = made or applied(op, args, span)
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
                 found.append(Equation(slot, left, may_fail=may_fail(left)))
@@ -265,7 +273,7 @@ class Normaliser:
         reads = self._shared(expr) - frozenset(expr.exports)
         inside = tuple(alternatives), tuple(bindings)
         found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
-        return slot
+        return mean_of(slot, targets, expr.span) if expr.kind == "mean" else slot
 
     def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
         """Splits an aggregate's body into a conjunction, and groups with `;` that are counted

@@ -23,6 +23,7 @@ import numpy as np
 from gdatalog.cpu_ops.expressions import Scope, constant
 from gdatalog.cpu_ops.functions import EQUALITY, MONTHS, ORDER, TRUNCATED
 from gdatalog.cpu_ops.texts import MATCHING, on_texts
+from gdatalog.decimals import LIMIT
 from gdatalog.plan.functions import NULLING, UNLESS_NULL, signature_of, signatures
 from gdatalog.plan.join_plan import Apply, Expr, Slot, slots
 from gdatalog.printer.filled_tables import fill
@@ -91,6 +92,10 @@ _BOOL = {
 _HELPED = {
     "+": "plus",
     "*": "times",
+    "+!": "plus",
+    "-!": "minus",
+    "floored": "floored",
+    "rounded": "rounded",
     "bshru": "shift_right_unsigned",
     **{unit: f"{unit}_of" for unit in ("year", "month", "day", "weekday")},
     **{unit: f"{unit}_of" for unit in ("hour", "minute", "second")},
@@ -297,6 +302,17 @@ class ExpressionPrinter:
             return _ValueText(f"-{operands[0]}", atom=False)
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
+        if name in ("+!", "-!"):
+            value = self._named(self._call(_HELPED[name], [arg.text for arg in args]))
+            self._check(f"not {-LIMIT} < {value} < {LIMIT}")
+            return _ValueText(value)
+        if name == "*!":
+            both = self._named(args[0]), self._named(args[1])
+            if self._fail is not None:
+                self._check(self._call("product_fails", both).text)
+            return self._call("times", both)
+        if name == "unscaled":
+            return _ValueText(f"float({args[0].text}) / float({args[1].text})", "float", False)
         if name == "%":
             divisor = self._named(args[1])
             self._check(f"{divisor} == 0")
@@ -333,6 +349,8 @@ class ExpressionPrinter:
             return self._key(args[0])
         if name == "to_float":
             return args[0]
+        if name == "to_decimal":
+            raise Unprintable("to_decimal() of floats")
         floats = [self._float(arg) for arg in args]
         if name in ("to_int", "to_number"):
             value = self._named(floats[0])

@@ -22,7 +22,7 @@ from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.places import shown
 from gdatalog.storage.table import Array, Column, NullableColumn, Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
-from gdatalog.values import TIME_TEXTS, TypeName
+from gdatalog.values import TypeName, text_of_key
 
 _BATCH = 1 << 16  # rows in one batch of text
 _LINES = 1 << 14  # rows in one batch of compiled code
@@ -204,8 +204,9 @@ def cell_texts(kind: TypeName, column: Column) -> list[Any]:
     if isinstance(column, TextColumn):
         texts: list[str] = column.decode().tolist()
         return texts
-    if kind in TIME_TEXTS:
-        return list(map(TIME_TEXTS[kind], column.tolist()))
+    made = text_of_key(kind)
+    if made is not None:
+        return list(map(made, column.tolist()))
     if kind == "bool":
         return ["true" if value else "false" for value in column.tolist()]
     return list(map(repr, column.tolist()))  # repr of a float is the shortest that reads back
@@ -284,7 +285,7 @@ def _json_texts(kind: TypeName, column: Column) -> list[str]:
                 column.missing.tolist(), _json_texts(kind, column.values), strict=True
             )
         ]
-    if kind == "symbol" or kind in TIME_TEXTS:
+    if kind == "symbol" or text_of_key(kind) is not None:
         return [json.dumps(text, ensure_ascii=False) for text in cell_texts(kind, column)]
     if kind == "float":
         assert not isinstance(column, TextColumn)

@@ -19,9 +19,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from gdatalog.decimals import DIGITS, decimal_from_text, scale_of
 from gdatalog.errors import DataError, Note
 from gdatalog.storage.column_arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
+from gdatalog.storage.decimals import from_texts
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.places import DataPlace, MissingValue, shown
 from gdatalog.storage.table import DTYPES, Array, TextColumn
@@ -65,9 +67,11 @@ def why_unreadable(text: str, kind: TypeName) -> str | None:
         return "a date is written 2026-11-20"
     if kind == "duration":
         return "a duration is written 3h, 7d, 1d12h or 1500ms"
+    if scale_of(kind) and _POINT.fullmatch(text):
+        return f"{kind} has at most {DIGITS} digits, {scale_of(kind)} of them after the point"
     if kind == "timestamp":
         return _time(text)
-    if kind == "float" and _COMMA.fullmatch(text):
+    if (kind == "float" or scale_of(kind)) and _COMMA.fullmatch(text):
         return f"a decimal point is a dot: {text.replace(',', '.')}"
     grouped = _GROUPED.fullmatch(text)
     if grouped is not None and not (kind == "float" and grouped[1] == "."):
@@ -145,6 +149,8 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
         return date_from_text(text)
     if kind == "duration":
         return duration_from_text(text)
+    if scale_of(kind):
+        return decimal_from_text(text, scale_of(kind))
     if kind == "bool":
         return _BOOLS.get(text)
     if kind == "float":
@@ -240,6 +246,8 @@ def _fast(cells: Cells, kind: TypeName) -> Array | None:
     if isinstance(cells, list):
         found, wrong = _slow(cells, kind)
         return None if wrong else found
+    if scale_of(kind):
+        return from_texts(cells, scale_of(kind))
     targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
     if kind not in targets:
         return None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.decimals import DIGITS, decimal_type, scale_of
 from gdatalog.errors import DataError
 from gdatalog.storage.column_arrays import (
     arrow_numbers,
@@ -27,6 +28,7 @@ from gdatalog.storage.column_arrays import (
     integers,
     moments,
 )
+from gdatalog.storage.decimals import as_int, decimal_column, of_arrow, written_digits
 from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.places import DataPlace, SomeRows, shown
@@ -181,7 +183,11 @@ def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) 
     if values.null_count:
         raise place.missing(pc.index(pc.is_null(values), True).as_py(), None)
     if types.is_decimal(values.type):
-        values = _whole(values, place)
+        scale = scale_of(declared) or max(0, min(DIGITS, values.type.scale))
+        if len(values) and scale and (declared is None or scale_of(declared)):
+            return decimal_type(scale), of_arrow(values, scale, place)
+        if declared == "int" or not scale:
+            values = _whole(values, declared, place)
     kind = values.type
     found = arrow_type(kind)
     if len(values) == 0:
@@ -218,7 +224,7 @@ def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) 
     return numpy_column(arrow_numbers(values.cast(pa.int64())).view(dtype), found, place)
 
 
-def _whole(values: pa.Array, place: DataPlace) -> pa.Array:
+def _whole(values: pa.Array, declared: TypeName | None, place: DataPlace) -> pa.Array:
     """Decimals as ints: they must have no fraction and fit 64 bits."""
     try:
         return values.cast(pa.int64())
@@ -228,7 +234,7 @@ def _whole(values: pa.Array, place: DataPlace) -> pa.Array:
             for row, value in enumerate(values.to_pylist())
             if as_int(value) is None or not INT_MIN <= value <= INT_MAX
         )
-        raise odd_decimal(row, odd, place) from None
+        raise _odd_decimal(row, odd, declared, place) from None
 
 
 def _decoded(values: pa.Array) -> pa.Array:
@@ -248,8 +254,10 @@ def arrow_type(kind: pa.DataType) -> TypeName | None:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0):
+    if types.is_integer(kind):
         return "int"
+    if types.is_decimal(kind):
+        return decimal_type(max(0, min(DIGITS, kind.scale)))
     if types.is_floating(kind):
         return "float"
     if types.is_boolean(kind):
@@ -283,6 +291,7 @@ def _kind(of: type) -> Kind:
         ("int", (int, np.integer)),
         ("float", (float, np.floating)),
         ("symbol", (str,)),
+        ("decimal", (Decimal,)),
         ("timestamp", (datetime, np.datetime64)),
         ("date", (date,)),
     )
@@ -304,8 +313,15 @@ def object_column(
     if json and numbers and str in seen:
         values = _with_infinities(values)
         seen = set(map(type, values))
+    exact = {Decimal, int, float, str} if json and scale_of(declared) else {Decimal, int}
+    if all(of in exact or _kind(of) == "missing" for of in seen):
+        scale = scale_of(declared)
+        if declared is None and Decimal in seen:
+            scale = written_digits(values)
+        if scale:
+            return decimal_type(scale), decimal_column(values, scale, place)
     if Decimal in seen:
-        values = _without_decimals(values, place)
+        values = _without_decimals(values, declared, place)
         seen = set(map(type, values))
     if any(issubclass(of, int | float | str) for of in seen - _PLAIN):
         values = list(map(plain, values))
@@ -383,7 +399,7 @@ def _with_infinities(values: Values) -> list[object]:
     return [_INFINITE.get(value, value) if isinstance(value, str) else value for value in values]
 
 
-def _without_decimals(values: Values, place: DataPlace) -> list[object]:
+def _without_decimals(values: Values, declared: TypeName | None, place: DataPlace) -> list[object]:
     """The values with their decimals replaced by ints; a fraction is an error."""
     found: list[object] = []
     for row, value in enumerate(values):
@@ -392,24 +408,22 @@ def _without_decimals(values: Values, place: DataPlace) -> list[object]:
                 raise place.missing(row, value)
             whole = as_int(value)
             if whole is None:
-                raise odd_decimal(row, value, place)
+                raise _odd_decimal(row, value, declared, place)
             value = whole
         found.append(value)
     return found
 
 
-def as_int(value: Decimal) -> int | None:
-    """A decimal that has no fraction, as an int."""
-    whole = value.is_finite() and value == value.to_integral_value()
-    return int(value) if whole else None
-
-
-def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
+def _odd_decimal(
+    row: int, value: Decimal, declared: TypeName | None, place: DataPlace
+) -> DataError:
     """The error for a decimal that is no int of 64 bits."""
     if as_int(value) is not None:
         return place.too_big(row, value)
-    message = f"cannot store {shown(value)}, a decimal with a fraction"
-    return place.error(row, message, "convert the column to float, or to text")
+    if declared is not None:
+        return place.mismatch(row, declared, value, "decimal")
+    message = f"cannot store {shown(value)}, a decimal, in a column of other values"
+    return place.error(row, message, "convert the column to decimals, to float, or to text")
 
 
 def _odd_one(values: Values, declared: TypeName | None, place: DataPlace) -> DataError:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.decimals import scale_of
 from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
+from gdatalog.storage import decimals
 from gdatalog.storage.imported_later import pa, pc
 from gdatalog.storage.kinds import UTC, Kind, arrow_type_of, numpy_dtype_of
 from gdatalog.storage.table import (
@@ -67,7 +69,10 @@ def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> 
         return coded.cast(pa.dictionary(wanted.index_type, wanted.value_type, wanted.ordered))
     if isinstance(column, NullableColumn):
         values = _arrow_column(found, column.values, kind)
-        return pc.if_else(pa.array(column.missing), pa.scalar(None, values.type), values)
+        nulls = pa.scalar(None, values.type)  # Arrow may widen decimals here
+        return pc.if_else(pa.array(column.missing), nulls, values).cast(values.type)
+    if wanted is not None and found == "int" and pa.types.is_decimal(wanted):
+        return decimals.to_arrow(column, 0).cast(wanted)
     values = _own_column(found, column)
     if wanted is None or values.type == wanted:
         return values
@@ -93,6 +98,8 @@ def _own_column(kind: TypeName, column: Array | TextColumn) -> pa.Array:
         return pa.array(column.astype(np.int32)).cast(pa.date32())
     if kind == "duration":
         return pa.array(column).cast(pa.duration("ns"))
+    if scale_of(kind):
+        return decimals.to_arrow(column, scale_of(kind))
     return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
@@ -143,10 +150,10 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
 
     if isinstance(column, NullableColumn):
         whole = _pandas_column(kind, column.values, True)
-        if kind == "date":
-            days: Array = whole.to_numpy(copy=True)
-            days[column.missing] = None
-            return pd.Series(days, dtype=object)
+        if kind == "date" or scale_of(kind):
+            objects: Array = whole.to_numpy(copy=True)
+            objects[column.missing] = None
+            return pd.Series(objects, dtype=object)
         own: Any = _NULLABLE.get(kind)
         return (whole if own is None else whole.astype(own)).mask(column.missing)
     if isinstance(column, TextColumn):
@@ -159,6 +166,8 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
         return pd.Series(column.astype("datetime64[D]").astype(object), dtype=object)
     if kind == "duration":
         return pd.Series(column.view("timedelta64[ns]"), copy=copy)
+    if scale_of(kind):
+        return pd.Series(decimals.to_python(column, scale_of(kind)), dtype=object)
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
@@ -190,6 +199,9 @@ def pandas_column(found: TypeName, column: Column, kind: Kind) -> pd.Series:
         wanted = dtype
     if found == "date" and isinstance(wanted, np.dtype):
         wanted = None
+    values = getattr(wanted, "pyarrow_dtype", None)
+    if values is not None and pa.types.is_decimal(values):
+        return pd.Series(pd.arrays.ArrowExtensionArray(_arrow_column(found, column, kind)))
     if isinstance(column, NullableColumn) and isinstance(wanted, np.dtype):
         if wanted.kind == "O":
             return pd.Series(python_values(found, column, kind), dtype=object)
@@ -254,6 +266,8 @@ def to_polars(table: Table) -> pl.DataFrame:
             known = pa.timestamp(known.unit, UTC)
         elif known == pa.date64():  # which polars reads as times
             known = pa.date32()
+        elif pa.types.is_decimal256(known):  # which polars does not read
+            known = pa.decimal128(38, known.scale)
         if known != field.type:
             given = given.set_column(at, field.with_type(known), given.column(at).cast(known))
     frame = pl.from_arrow(given, rechunk=False)
@@ -285,6 +299,8 @@ def numpy_column(found: TypeName, column: Column, kind: Kind | None = None) -> A
     if isinstance(column, TextColumn):
         return column.decode()
     wanted = None if kind is None else numpy_dtype_of(kind)
+    if scale_of(found):
+        return np.array(decimals.to_python(column, scale_of(found)), dtype=object)
     values = column.astype(_TIMES[found]) if found in _TIMES else column
     return values if wanted is None else values.astype(wanted, copy=False)
 
@@ -341,6 +357,8 @@ def python_values(kind: TypeName, column: Column, of: Kind | None = None) -> lis
         import pandas as pd
 
         return list(pd.TimedeltaIndex(column.view("timedelta64[ns]")))
+    if scale_of(kind):
+        return list(decimals.to_python(column, scale_of(kind)))
     values: list[Any] = (column.astype("datetime64[D]") if kind == "date" else column).tolist()
     return values
 

@@ -284,7 +284,7 @@ class _FactsText:
         if cut is None:
             return None
         names, kinds = ([part[at] for at in wanted] for part in (declared.columns, declared.types))
-        table = Table(tuple(names), tuple(kinds), *cut)  # type: ignore[arg-type]  # columns and their length
+        table = Table(tuple(names), tuple(kinds), *cut)
         return table if self.kept is None else table.only([wanted.index(at) for at in self.kept])
 
     def _rows_begin(self, file: BinaryIO, delimiter: str) -> int | None:

@@ -69,9 +69,6 @@ def kind_of(column: Any, found: TypeName) -> Kind | None:
         return Kind("object", zone, dtype) if kept else zoned(zone) if zone is not None else None
     if of not in ("numpy", "pandas", "pyarrow") or str(dtype) == _FIXED.get(found):
         return None
-    values = getattr(dtype, "pyarrow_dtype", dtype)
-    if isinstance(values, pa.DataType) and pa.types.is_decimal(values):
-        return None
     counted = isinstance(dtype, np.dtype) and dtype.kind in "Mm" and found != "date"
     if counted and np.datetime_data(dtype)[0] not in _UNITS:
         return zoned(NAIVE) if times else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.decimals import DIGITS, scale_of
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass
 from gdatalog.values import TypeName
@@ -53,6 +54,9 @@ class DataPlace:
 
     def cure(self, declared: TypeName) -> str:
         """How users convert values to a declared type."""
+        if scale_of(declared):
+            dtype = f"pyarrow.decimal128({DIGITS}, {scale_of(declared)})"
+            return f"convert the data, .astype(pandas.ArrowDtype({dtype}))"
         return _CURES[declared]
 
     def too_big(self, row: int, found: object) -> DataError:
@@ -60,7 +64,7 @@ class DataPlace:
         return self.error(row, f"{shown(found)} does not fit into 64 bits", hint)
 
     def not_a_value(self, row: int, found: object) -> DataError:
-        hint = "a value is an int, a float, a string, a bool, a time or a duration"
+        hint = "a value is an int, a float, a decimal, a string, a bool, a time or a duration"
         return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
 
 

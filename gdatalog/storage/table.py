@@ -3,9 +3,9 @@
 Readers and data frames make tables, from which relations are made; results become tables, which
 writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
 float, bool for bool, int64 for nanoseconds since 1970 (UTC) of timestamp, nanoseconds of duration,
-and days since 1970 of date; a symbol column is a `TextColumn`, and one with missing values a
-`NullableColumn`. Input arrays may have similar types;
-a value that does not fit raises an error.
+days since 1970 of date, scaled ints of decimals; a symbol column is a `TextColumn`, and one with
+missing values a `NullableColumn`. Input arrays may have similar types; a value that does not fit
+raises an error.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gdatalog.decimals import DECIMALS
 from gdatalog.records import cached_property, dataclass
 from gdatalog.storage.imported_later import pa
 from gdatalog.storage.kinds import Kind, Kinds
@@ -110,7 +111,7 @@ DTYPES: dict[TypeName, np.dtype[np.generic]] = {
     "int": np.dtype(np.int64),
     "float": np.dtype(np.float64),
     "bool": np.dtype(np.bool_),
-    **dict.fromkeys(("timestamp", "date", "duration"), np.dtype(np.int64)),
+    **dict.fromkeys(("timestamp", "date", "duration", *DECIMALS), np.dtype(np.int64)),
 }
 
 

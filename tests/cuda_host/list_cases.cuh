@@ -54,7 +54,8 @@ KERNEL(search_32)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRA
     }
 }
 
-// Cases of two lists, as above, one for each lane; every fifth lane has none.
+// Cases of two lists, as above, one for each lane; every fifth lane has none. With positions of 64
+// bits, and of 32.
 KERNEL(each_32)(ARRAY(const A) va, ARRAY(const B) vb, ARRAY(const i64) cases, i64 count,
                 ARRAY(i64) found) {
     const Tile<32> t = tile_here<32>();
@@ -63,7 +64,9 @@ KERNEL(each_32)(ARRAY(const A) va, ARRAY(const B) vb, ARRAY(const i64) cases, i6
         const bool yes = c + t.rank < count && (c + t.rank) % 5 != 4;
         const auto at = slice(cases, 6 * (yes ? c + t.rank : c), 6);
         const i64 n = count_common_of_each(t, yes, va, at[0], at[1], vb, at[2], at[3]);
-        if (c + t.rank < count) found[c + t.rank] = yes ? n : -n;
+        const i64 same = count_common_of_each(t, yes, va, (i32)at[0], (i32)at[1], vb, (i32)at[2],
+                                              (i32)at[3]);
+        if (c + t.rank < count) found[c + t.rank] = n != same ? -1 : yes ? n : -n;
     }
 }
 

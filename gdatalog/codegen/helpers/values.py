@@ -11,6 +11,7 @@ import numpy as np
 from gdatalog.codegen.loop_language import Scalar, inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
+_LIMIT = 1_000_000_000_000_000_000  # of decimals
 _NANOSECONDS_A_DAY = 86_400_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of dates
 _MOST_DAYS = 106_751  # of a duration
@@ -71,6 +72,29 @@ def remainder(a: int, b: int) -> int:
     if rest != 0 and (a < 0) != (b < 0):
         rest -= b
     return rest
+
+
+@inlined
+def product_fails(a: int, b: int) -> bool:
+    """Whether a decimal a * b has more than 18 digits."""
+    if a == 0 or b == 0:
+        return False
+    if not (-_LIMIT < a < _LIMIT and -_LIMIT < b < _LIMIT):
+        return True
+    return abs(a) > (_LIMIT - 1) // abs(b)
+
+
+@inlined
+def floored(a: int, tens: int) -> int:
+    """a / tens, where tens > 0."""
+    return a // tens
+
+
+@inlined
+def rounded(a: int, tens: int) -> int:
+    """a / tens, where tens > 0; halves away from zero."""
+    size = (abs(a) + tens // 2) // tens
+    return -size if a < 0 else size
 
 
 @part

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.decimals import DIGITS, decimal_type, digits_after, exact_float, scale_of
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_column, float_to_key
@@ -22,6 +23,7 @@ from gdatalog.values import (
     TypeName,
     Value,
     is_unicode,
+    meant_as,
     nanoseconds_of,
     plain,
 )
@@ -84,6 +86,12 @@ class GivenList:
             return np.empty(0, dtype=np.int32)
         if kind == "float":
             return float_to_key(np.asarray(self.column, dtype=np.float64))
+        if scale_of(kind) != scale_of(self.kind):
+            size = 10 ** (scale_of(kind) - scale_of(self.kind))
+            counts = np.asarray(self.column, dtype=np.int64)
+            # others are beyond all decimals of this type
+            fitting: Array = counts[np.abs(counts) < 10**DIGITS // size] * size
+            return fitting
         if self.kind == "date" and kind == "timestamp":
             from gdatalog.storage.column_arrays import moments
 
@@ -91,6 +99,16 @@ class GivenList:
             assert isinstance(days, np.ndarray)
             return moments(days, _ListPlace("the parameter", self.name))
         return encode_column(self.column, self.kind, symbols)
+
+
+def value_as(kind: TypeName, name: str, value: Any) -> Value:
+    """A parameter's value as one of the type with which the rules read it."""
+    if kind not in ("float", "date") and not scale_of(kind):
+        return value  # type: ignore[no-any-return]  # it is a value of that type
+    found: Value | None = meant_as(kind, value)
+    if found is None:
+        raise DataError(f"the parameter ${name} has more digits than {kind}: {value}")
+    return found
 
 
 def holds_many(value: object) -> bool:
@@ -147,15 +165,27 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         # a day may stand for a timestamp, too
         day = not isinstance(value, datetime) and getattr(value, "dtype", "M8[D]") == "M8[D]"
         return "date" if day else "timestamp", when
+    if type(value).__module__ == "decimal":
+        return _decimal(name, value)
     if holds_many(value):
         many = GivenList.of(name, value)
         return many.type, many
     raise _no_value(name, value)
 
 
+def _decimal(name: str, value: Any) -> tuple[TypeName, Value]:
+    """An int, or a float that remembers all digits."""
+    digits = digits_after(value)
+    if digits > DIGITS:
+        wrong = f"more than {DIGITS} digits after the point" if value.is_finite() else "no value"
+        raise DataError(f"the parameter ${name} has {wrong}: {value}")
+    return decimal_type(digits), exact_float(str(value)) if digits else int(value)
+
+
 def _no_value(name: str, value: object) -> DataError:
     found = "None" if value is None else f"of type {type(value).__name__}"
-    hint = "parameters are ints, floats, strings, bools, times and durations, and lists of these"
+    hint = "parameters are ints, floats, strings, bools, times, durations and decimals, and lists "
+    hint += "of these"
     return DataError(f"the parameter ${name} cannot be {found}", hint=hint)
 
 

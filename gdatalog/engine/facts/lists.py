@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.catalog.parameters import GivenList
+from gdatalog.engine.catalog.parameters import GivenList, value_as
 from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Const, ListParam, Param, Values
 from gdatalog.planner.check import ValueList
@@ -15,7 +15,6 @@ from gdatalog.storage.keys import encode_values
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import days_of
 
 
 def list_relation(
@@ -36,8 +35,8 @@ def list_relation(
         if isinstance(part, Values):
             return encode_values(part.values, values.type, symbols)
         value = params[part.name] if isinstance(part, Param) else part.value
-        if isinstance(part, Param) and values.type == "date":
-            value = days_of(value)
+        if isinstance(part, Param):
+            value = value_as(values.type, part.name, value)
         return encode_values((value,), values.type, symbols)
 
     columns, types = values.schema

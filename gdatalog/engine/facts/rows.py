@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.expressions import Scope
+from gdatalog.decimals import scale_of
 from gdatalog.engine.catalog.fact_list import Piece, number_of
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
+from gdatalog.errors import Span, TypeMismatchError
 from gdatalog.parser.syntax import Atom, Const, FactColumns, Null, Param
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.values import TypeName, Value, days_of
+from gdatalog.values import TypeName, Value, meant_as
 
 
 def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
@@ -34,22 +36,32 @@ def _values(
     facts: Iterable[Piece], at: int, kind: TypeName, params: Mapping[str, Value]
 ) -> Iterator[Sequence[Value | None]]:
     """The values of a column of facts, in their order."""
+    flexible = kind == "date" or bool(scale_of(kind))
     for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
         if many:
-            columns = (each.columns[at] for each in pieces if isinstance(each, FactColumns))
-            yield from (
-                ([*map(days_of, column)] for column in columns) if kind == "date" else columns
-            )
+            for each in pieces:
+                assert isinstance(each, FactColumns)
+                column = each.columns[at]
+                yield [_meant(kind, value) for value in column] if flexible else column
         else:
             args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
             values = [_value(arg, params) for arg in args]
-            if kind == "date":
+            if flexible:
                 pairs = zip(args, values, strict=True)
                 values = [
-                    days_of(value) if getattr(arg, "type", "") == "timestamp" else value
+                    _meant(kind, value, arg.span) if getattr(arg, "type", kind) != kind else value
                     for arg, value in pairs
                 ]
             yield values
+
+
+def _meant(kind: TypeName, value: Value | None, span: Span | None = None) -> Value | None:
+    found: Value | None = None if value is None else meant_as(kind, value)
+    if found is None and value is not None:
+        message = f"{getattr(value, 'text', value)} has other digits than {kind}"
+        hint = f"round it to {scale_of(kind)} digits after the point, or declare more"
+        raise TypeMismatchError(message, span, hint=hint)
+    return found
 
 
 def _value(arg: Const | Null | Param, params: Mapping[str, Value]) -> Value | None:

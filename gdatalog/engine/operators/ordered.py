@@ -15,6 +15,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.group_statistics import Groups, correlation, mode, quantile, variance
 from gdatalog.cpu_ops.ordered_groups import OrderedRows, joined, top
+from gdatalog.decimals import DIGITS, LIMIT, scale_of
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
@@ -233,8 +234,12 @@ class ReadRows:
             sums = rows.running_sum(values, of_floats)
             if sums is None and of_floats:
                 raise EvaluationError("the sum of inf and -inf is not a number", function.span)
+            digits = scale_of(self.types[name])
+            if digits and sums is not None and (abs(sums) >= LIMIT).any():
+                sums = None
             if sums is None:
-                message = "a running sum does not fit into 64 bits"
+                room = f"{DIGITS} digits" if digits else "64 bits"
+                message = f"a running sum does not fit into {room}"
                 raise EvaluationError(message, function.span, hint="sum floats: to_float(x)")
             return sums
         found: Array = getattr(rows, kind)()

@@ -13,6 +13,7 @@
 #include "prelude.cuh"
 
 constexpr i64 ALL_BUT_SIGN = 0x7FFFFFFFFFFFFFFFLL;
+constexpr i64 LIMIT = 1000000000000000000LL;  // of decimals
 constexpr i64 NANOSECONDS_A_DAY = 86400000000000LL;
 constexpr u64 LONGEST_RANGE = (u64)1 << 50;  // practically endless
 
@@ -43,6 +44,20 @@ DEVICE i64 divide(i64 a, i64 b) {
 }
 // Has the sign of the dividend.
 DEVICE i64 remainder(i64 a, i64 b) { return b == -1 || b == 0 ? 0 : a % b; }
+
+// Whether a decimal a * b has more than 18 digits.
+DEVICE bool product_fails(i64 a, i64 b) {
+    if (a == 0 || b == 0) return false;
+    if (!(-LIMIT < a && a < LIMIT && -LIMIT < b && b < LIMIT)) return true;
+    return magnitude(a) > (LIMIT - 1) / magnitude(b);
+}
+// a / tens, where tens > 0.
+DEVICE i64 floored(i64 a, i64 tens) { return a / tens - (a % tens < 0 ? 1 : 0); }
+// a / tens, where tens > 0; halves away from zero.
+DEVICE i64 rounded(i64 a, i64 tens) {
+    const i64 size = (magnitude(a) + tens / 2) / tens;
+    return a < 0 ? -size : size;
+}
 
 // Whether a ^ b is outside 64 bits, or a negative power of 0.
 DEVICE bool power_fails(i64 a, i64 b) {
@@ -109,7 +124,6 @@ struct Civil {
     i64 year, month, day;
 };
 
-DEVICE i64 floor_divide(i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); }  // of b > 0
 
 // Year, month and day of days since 1970.
 //
@@ -117,7 +131,7 @@ DEVICE i64 floor_divide(i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); }  /
 // which have 146097 days; day 719468 of that count is 1970-01-01.
 DEVICE Civil civil_of(i64 since) {
     const i64 days = since + 719468;
-    const i64 era = floor_divide(days, 146097);
+    const i64 era = floored(days, 146097);
     i64 day = days - era * 146097;
     const i64 year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
     day -= 365 * year + year / 4 - year / 100;
@@ -127,9 +141,9 @@ DEVICE Civil civil_of(i64 since) {
     const Civil civil = {year + 400 * era + (next ? 1 : 0), next ? month - 9 : month + 3, day + 1};
     return civil;
 }
-DEVICE i64 year_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).year; }
-DEVICE i64 month_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).month; }
-DEVICE i64 day_of(i64 time) { return civil_of(floor_divide(time, NANOSECONDS_A_DAY)).day; }
+DEVICE i64 year_of(i64 time) { return civil_of(floored(time, NANOSECONDS_A_DAY)).year; }
+DEVICE i64 month_of(i64 time) { return civil_of(floored(time, NANOSECONDS_A_DAY)).month; }
+DEVICE i64 day_of(i64 time) { return civil_of(floored(time, NANOSECONDS_A_DAY)).day; }
 DEVICE i64 year_of_date(i64 days) { return civil_of(days).year; }
 DEVICE i64 month_of_date(i64 days) { return civil_of(days).month; }
 DEVICE i64 day_of_date(i64 days) { return civil_of(days).day; }

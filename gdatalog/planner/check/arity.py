@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gdatalog.decimals import DECIMALS
 from gdatalog.errors import TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import ANY, FUNCTIONS, TYPES
+from gdatalog.plan.functions import ANY, FUNCTIONS
 from gdatalog.planner.check.wording import either
+from gdatalog.values import TYPE_NAMES
 
 
 def wrong_number(call: s.FunctionCall, name: str) -> TypeMismatchError:
@@ -28,4 +30,7 @@ def wrong_number(call: s.FunctionCall, name: str) -> TypeMismatchError:
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
     """The types that an argument may have, in a fixed order."""
     kinds = param if isinstance(param, frozenset) else param[1]
-    return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
+    if kinds == ANY:
+        return ["any type"]
+    decimal = [] if kinds.isdisjoint(DECIMALS) else ["decimal"]
+    return [kind for kind in TYPE_NAMES if kind in kinds] + decimal

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gdatalog.decimals import DIGITS, WRITTEN_DECIMALS
 from gdatalog.errors import NameResolutionError, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.parser.words import column_name
@@ -21,11 +22,11 @@ BASE_TYPES: dict[str, TypeName] = {
     **{name: name for name in TYPE_NAMES if name not in TYPE_SYNONYMS},
     "number": "int",
     "unsigned": "int",
+    **WRITTEN_DECIMALS,
 }
 # Types that other languages have, and the nearest one here.
 NEAREST: dict[str, TypeName] = {
     "object": "symbol",
-    "decimal": "float",
     "time": "duration",
 }
 
@@ -48,6 +49,7 @@ class Declarations:
     types: dict[str, TypeName] = field(default_factory=dict)
     directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
+    decimals: bool = False  # whether there are decimals: in columns, or made by expressions
 
 
 def show_schema(schema: Schema) -> str:
@@ -59,14 +61,19 @@ def show_schema(schema: Schema) -> str:
 
 
 def no_such_type(name: str, span: Span, catalog: Declarations) -> NameResolutionError:
-    declared = (each for each in catalog.types if each not in TYPE_SYNONYMS)
+    hidden = {*TYPE_SYNONYMS, *WRITTEN_DECIMALS}
+    declared = (each for each in catalog.types if each not in hidden)
     hint = did_you_mean(name, declared) or did_you_mean(name, TYPE_SYNONYMS)
     if name in NEAREST:
         hint = f"the nearest type here is `{NEAREST[name]}`"
+    if name.startswith(("decimal", "numeric")):
+        hint = f"write decimal(p, s), with p digits, at most {DIGITS}, and s of them after the "
+        hint += "point: decimal(12, 2)"
+    types = ", ".join(TYPE_NAMES)
     return NameResolutionError(
         f"there is no type `{name}`",
         span,
-        hint=hint or f"types are {', '.join(TYPE_NAMES)}, and those that you declare with `.type`",
+        hint=hint or f"types are {types}, decimal(p, s), and those that you declare with `.type`",
     )
 
 

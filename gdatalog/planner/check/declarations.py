@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gdatalog.errors import Error, NameResolutionError, Note, TypeMismatchError, UsageError
 from gdatalog.parser import syntax as s
+from gdatalog.plan.functions import DECIMAL
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.catalog import (
     BASE_TYPES,
@@ -34,6 +35,7 @@ def collect(
         [each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors
     )
     for name, schema in known.items():
+        catalog.decimals |= not DECIMAL.isdisjoint(schema.types)
         said = "is declared with" if schema.declared else "has data with"
         catalog.relations[name] = CatalogRelation(
             name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
@@ -76,6 +78,7 @@ def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]
         name, columns, tuple([t for t in types if t]), decl.span, declared=True,
         nullable=given if any(given) else (),
     )  # fmt: skip
+    catalog.decimals |= not DECIMAL.isdisjoint(types)
     if before is not None and (before.declared or before.schema is not None):
         known = before.schema
         if known is not None and known.shown < known.arity:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from gdatalog.decimals import scale_of
 from gdatalog.errors import Caution, Error, NameResolutionError, Span
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
@@ -267,9 +268,8 @@ class NameResolution:
         if broken or atom.name in self.catalog.relations:
             if not broken:
                 if atom.columns:
-                    before = len(self.errors)
                     atom = self.columns.placed(atom, self.errors)
-                    if len(self.errors) > before:
+                    if atom.columns:  # an error
                         return atom
                 if self.catalog.relations[atom.name].arity != len(atom.args):
                     self._arity(atom := self.columns.with_row_id(atom))
@@ -401,6 +401,8 @@ class NameResolution:
             case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
+                elif scale_of(self.catalog.types[type_name]):
+                    self.catalog.decimals = True
                 return s.Cast(self._expr(operand), type_name, expr.span)
             case s.Aggregate():
                 if self.nested:
@@ -420,6 +422,7 @@ class NameResolution:
         if name in ("min", "max") and len(args) == 1:
             no_value(call, self.nested, self._fail)
         elif name in FUNCTIONS:
+            self.catalog.decimals |= name == "to_decimal"
             if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
                 self.errors.append(wrong_number(call, name))
             else:

@@ -11,8 +11,9 @@ from itertools import count
 from math import inf
 from typing import Any
 
+from gdatalog.decimals import DECIMALS, LIMIT
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import UNLESS_NULL, signature_of
+from gdatalog.plan.functions import UNLESS_NULL, type_of_result
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check import walk as w
 from gdatalog.records import replace
@@ -24,7 +25,7 @@ Lifted = tuple[Any, Exprs]  # an expression, and its conditions
 
 _LEAST: dict[TypeName, Value] = {
     "int": INT_MIN, "float": -inf, "bool": False, "symbol": "", "timestamp": INT_MIN,
-    "date": FIRST_DAY, "duration": INT_MIN,
+    "date": FIRST_DAY, "duration": INT_MIN, **dict.fromkeys(DECIMALS, 1 - LIMIT),
 }  # fmt: skip
 
 
@@ -128,13 +129,13 @@ class NullExpressions:
                 kind = self.type_of(first)
                 for op, operand in rest:
                     kinds = [kind, self.type_of(operand)]
-                    kind = signature_of(op, kinds).result_of(kinds)
+                    kind = type_of_result(op, kinds)
                 return kind
             case s.FunctionCall(name, args):
                 kinds = list(map(self.type_of, args))
                 if name == UNLESS_NULL:
                     return kinds[0]
-                return signature_of(name, kinds).result_of(kinds)
+                return type_of_result(name, kinds, getattr(args[-1], "value", None))
             case s.Aggregate(kind, targets) | s.HeadAggregate(kind, targets):
                 fixed: dict[str, TypeName] = {
                     "count": "int", "count_distinct": "int", "mean": "float",

@@ -11,11 +11,13 @@ from operator import attrgetter
 
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import syntax as s
+from gdatalog.plan.functions import DECIMAL
 from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, Stratum, ValueList
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.checked import rule_text
 from gdatalog.planner.check.column_names import ColumnNames, names_of_columns, place_named
+from gdatalog.planner.check.decimal_types import DecimalInference
 from gdatalog.planner.check.declarations import collect
 from gdatalog.planner.check.heads import check_heads
 from gdatalog.planner.check.inlining import Inlining, declared_inline
@@ -115,7 +117,9 @@ def resolve_names(draft: ProgramDraft) -> None:
 
 def infer_types(draft: ProgramDraft) -> None:
     """Variables and columns get types; an int becomes a float where a float is needed."""
-    types = TypeInference(draft.catalog, draft.params, draft.errors)
+    catalog, params = draft.catalog, draft.params
+    decimals = catalog.decimals or not DECIMAL.isdisjoint(params.values())
+    types = (DecimalInference if decimals else TypeInference)(catalog, params, draft.errors)
     draft.types = _infer(types, draft.examples, draft.rules)
     for query in draft.program.statements:
         if isinstance(query, s.Query) and query.ordering is not None:
@@ -248,6 +252,8 @@ def _infer(
             types.settle_facts(name)
     for rule in rules:
         types.see(rule)
+    if types.decimals:
+        types.settle_operators()
     if not types.errors:
         if types.choices:
             types.settle_choices()
@@ -257,6 +263,10 @@ def _infer(
 
 
 def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
-    """The facts, with floats for int literals in columns of floats, and dates in those of dates."""
-    types = {at: kind for at, kind in enumerate(schema.types) if kind in ("float", "date")}
+    """The facts, with their literals as floats, decimals and dates in columns of these."""
+    types = {
+        at: kind
+        for at, kind in enumerate(schema.types)
+        if kind in ("float", "date") or kind in DECIMAL
+    }
     return tuple([with_types(fact, types) for fact in facts]) if types else tuple(facts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from gdatalog.decimals import DECIMALS
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import TYPES, Signature
 from gdatalog.planner.check.forms import kinds_of_spec
+from gdatalog.planner.check.wording import either
 from gdatalog.records import dataclass
 from gdatalog.values import TYPE_NAMES, TypeName
 
@@ -16,12 +18,26 @@ INT, FLOAT, BOOL = BIT["int"], BIT["float"], BIT["bool"]
 NUMBER = INT | FLOAT
 TIMESTAMP = BIT["timestamp"]
 MOMENT = TIMESTAMP | BIT["date"]
-LITERAL = INT | TIMESTAMP  # what literals are unless they have to be a float, or a date
-ONLY: dict[int, TypeName] = {BIT[name]: name for name in TYPE_NAMES}
+DECIMAL = sum([BIT[name] for name in DECIMALS])
+ONLY: dict[int, TypeName] = {bit: name for name, bit in BIT.items()}
 
 
-def mask_of(types: frozenset[str]) -> int:
+def mask_of(types: Iterable[str]) -> int:
     return sum([BIT[name] for name in types])
+
+
+def literal_mask(mask: int) -> int:
+    """What a literal of these types is where nothing else decides: an int or a timestamp, else a
+    float, else the decimal with the fewest digits."""
+    return mask & (INT | TIMESTAMP) or mask & FLOAT or mask & -mask
+
+
+def words_of(mask: int) -> str:
+    """`int or float`; all decimals together are `decimal`."""
+    names: list[str] = [name for name in TYPE_NAMES if mask & BIT[name]]
+    if mask & DECIMAL:
+        names.append(ONLY.get(mask & DECIMAL, "decimal"))
+    return either(names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import all_of
 from gdatalog.records import replace
-from gdatalog.values import TypeName, days_of
+from gdatalog.values import TypeName, meant_as
 
 # The parts of a relation that can be dropped: its rules, its data, or all.
 Part = typing.Literal["all", "rules", "data"]
@@ -125,18 +126,20 @@ def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
 
 
 def with_types(atom: s.Atom, types: Mapping[int, TypeName]) -> s.Atom:
-    """The fact with floats for int literals, and dates for days, in columns of these `types`."""
+    """The fact with its literals as what they mean in columns of these `types`."""
     args = list(atom.args)
     for at, kind in types.items():
         arg = args[at]
-        if isinstance(arg, s.Const) and arg.type != kind:
+        if isinstance(arg, s.Const) and meant_as(kind, arg.value) is not None:
             args[at] = with_type(arg, kind)
     return replace(atom, args=tuple(args))
 
 
 def with_type(literal: s.Const | s.Values, kind: TypeName) -> s.Const | s.Values:
-    """Literals of ints as floats, or of days as dates."""
-    made = float if kind == "float" else days_of
+    """Literals of numbers as floats or decimals, or of days as dates."""
+    if kind == literal.type:
+        return literal
+    made = partial(meant_as, kind)
     if isinstance(literal, s.Const):
         return replace(literal, type=kind, value=made(literal.value))
     return replace(literal, type=kind, values=tuple(map(made, literal.values)))

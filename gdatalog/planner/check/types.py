@@ -12,33 +12,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gdatalog.decimals import DIGITS, decimal_type, scale_of
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import OF_SEVERAL, ORDERED, STATISTICS, Signature, signatures
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.planner.check.catalog import Declarations
+from gdatalog.planner.check.conversions import conversion
+from gdatalog.planner.check.literals import decimals_of, is_flexible
 from gdatalog.planner.check.signatures import (
     ALL,
     BIT,
     BOOL,
+    DECIMAL,
     FLOAT,
     INT,
-    LITERAL,
     MOMENT,
     NUMBER,
     ONLY,
-    TIMESTAMP,
     Overloaded,
     fits,
+    literal_mask,
     mask_of,
     mask_of_spec,
     name_of,
+    words_of,
 )
 from gdatalog.planner.check.statements import with_type
-from gdatalog.planner.check.walk import rebuild
-from gdatalog.planner.check.wording import either, own_name, show
+from gdatalog.planner.check.walk import conjunction, rebuild
+from gdatalog.planner.check.wording import own_name, show
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import DAY, TYPE_NAMES, ListOf, ParamType, TypeName
+from gdatalog.values import ListOf, ParamType, TypeName
 
 
 class ColumnPlace(NamedTuple):
@@ -74,7 +78,7 @@ class Unifier:
     parents: list[int] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     reasons: list[Why | None] = field(default_factory=list)
-    # Holds literals: of ints, which may be floats, or of days, which may be dates.
+    # Holds literals: of numbers, which may be floats or decimals, or of days, which may be dates.
     literal: list[bool] = field(default_factory=list)
 
     def node(self, mask: int = ALL, why: Why | None = None, literal: bool = False) -> int:
@@ -133,21 +137,19 @@ class Unifier:
     def why(self, node: int) -> Why | None:
         return self.reasons[self.find(node)]
 
-    def types(self, node: int) -> tuple[TypeName, ...]:
-        """The types that the node may have; int or timestamp for a literal that may be one."""
-        root = self.find(node)
+    def mask(self, node: int) -> int:
+        """The types that the node may have; of a literal, what it is where nothing else decides."""
+        root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        if self.literal[root] and mask & LITERAL:
-            mask &= LITERAL
-        return tuple([name for name in TYPE_NAMES if mask & BIT[name]])
+        return literal_mask(mask) if self.literal[root] and mask & (mask - 1) else mask
 
     def words(self, node: int) -> str:
-        return either(self.types(node))
+        return words_of(self.mask(node))
 
     def settled(self, node: int) -> TypeName | None:
         root = node if self.parents[node] == node else self.find(node)
         mask = self.masks[root]
-        return ONLY.get(mask & LITERAL if self.literal[root] and mask & LITERAL else mask)
+        return ONLY.get(literal_mask(mask) if self.literal[root] and mask & (mask - 1) else mask)
 
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
@@ -155,6 +157,8 @@ _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["fl
 
 class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
+
+    decimals = False  # whether values may be decimals (`decimal_types.py`)
 
     def __init__(
         self, catalog: Declarations, params: Mapping[str, ParamType], errors: list[Error]
@@ -193,7 +197,9 @@ class TypeInference:
                 return self.unifier.node()
             return self._param(kind.type)
         if kind == "int":
-            return self.unifier.node(NUMBER, why, literal=True)
+            return self.unifier.node(NUMBER | DECIMAL, why, literal=True)
+        if scale_of(kind):  # with all of its digits, or more
+            return self.unifier.node(DECIMAL & -BIT[kind], why, literal=True)
         if kind == "date":
             return self.unifier.node(MOMENT, why, literal=True)
         return self.unifier.node(BIT[kind], why)
@@ -225,14 +231,15 @@ class TypeInference:
                     self.errors.append(TypeMismatchError(message, bound.span, hint=hint))
 
     def settle_facts(self, relation: str) -> None:
-        """A relation of facts only: as in data, its ints are ints, and its times timestamps.
+        """A relation of facts only: as in data, its ints are ints, its floats floats, and its times
+        timestamps.
 
         Not if rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
         """
         for node in self.columns[relation]:
             why = self.unifier.why(node)
             kind = self.unifier.settled(node)
-            if kind in ("int", "timestamp"):
+            if kind in ("int", "float", "timestamp"):
                 self.unifier.narrow(node, BIT[kind], why)
 
     def settle_lists(self) -> None:
@@ -266,7 +273,7 @@ class TypeInference:
 
     def _may_be(self, node: int, mask: int) -> bool:
         """Whether a node may have one of these types."""
-        return any(BIT[name] & mask for name in self.unifier.types(node))
+        return bool(self.unifier.mask(node) & mask)
 
     def _literal(self, literal: s.Literal) -> None:
         match literal:
@@ -275,11 +282,14 @@ class TypeInference:
             case s.Compare():
                 left, node = literal.first, self._expr(literal.first)
                 pairs = []
-                for op, right in literal.rest:
-                    pairs.append((left, node, right, self._expr(right), f"`{op}` compares"))
+                for _, right in literal.rest:
+                    pairs.append((left, node, right, self._expr(right)))
                     left, node = right, pairs[-1][3]
-                for pair in pairs:
-                    self._same(*pair)
+                for at, pair in enumerate(pairs):
+                    if self.decimals:
+                        self._compared(literal, at, *pair)
+                    else:
+                        self._same(*pair, f"`{literal.rest[at][0]}` compares")
             case s.Member():
                 self._all_same((literal.item, *literal.values), "`in` compares")
             case s.Distinct():
@@ -295,6 +305,15 @@ class TypeInference:
             case s.And() | s.Or():
                 for item in literal.items:
                     self._literal(item)
+
+    def _compared(
+        self, compare: s.Compare, at: int, left: s.Expr, one: int, right: s.Expr, other: int
+    ) -> None:
+        """Types the comparison at this place of a chain, where values may be decimals."""
+        raise NotImplementedError
+
+    def settle_operators(self) -> None:
+        """Types the operators that have waited for the types of their operands."""
 
     def _atom(self, atom: s.Atom) -> None:
         columns = self.columns.get(atom.name, ())
@@ -331,9 +350,11 @@ class TypeInference:
                 return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
-                mask = NUMBER if kind == "int" else MOMENT if _are_days(expr) else 0
-                if not mask:
+                if not is_flexible(expr, self.decimals):
                     return self.unifier.node(BIT[kind], Why(expr.span, text))
+                mask = MOMENT if kind == "timestamp" else NUMBER if kind == "int" else FLOAT
+                if self.decimals:
+                    mask |= mask_of(decimals_of(expr))
                 node = self.unifier.node(mask, Why(expr.span, text), literal=True)
                 self.literals.append(node)
                 return node
@@ -367,7 +388,8 @@ class TypeInference:
         if kind in ORDERED and isinstance(aggregate, s.HeadAggregate):
             return self._ordered(aggregate, nodes)
         if kind in ("sum", "mean"):
-            mask = NUMBER | BIT["duration"] if kind == "sum" else NUMBER
+            mask = self._known(NUMBER | DECIMAL)
+            mask |= BIT["duration"] if kind == "sum" else 0
             takes = self.unifier.words(self.unifier.node(mask))
             reason, why = f"`{kind}` takes {takes}", f"as what `{kind}` takes"
             self._narrow(nodes[0], mask, aggregate.targets[0], reason, why)
@@ -389,7 +411,8 @@ class TypeInference:
             return self._called(call, nodes[:count])
         if kind in ("row_number", "rank", "dense_rank"):
             return self.unifier.node(INT, Why(ordered.span, f"as a {kind}"))
-        masks = {"running_sum": (NUMBER,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
+        number = self._known(NUMBER | DECIMAL)
+        masks = {"running_sum": (number,), "top": (INT,), "string_agg": (BIT["symbol"],) * 2}
         for (arg, node), mask in zip(args, masks.get(kind, ()), strict=False):
             reason = f"{takes} {self.unifier.words(self.unifier.node(mask))}"
             self._narrow(node, mask, arg, reason, f"as an argument of `{kind}`")
@@ -397,6 +420,10 @@ class TypeInference:
             (first, own), (default, other) = args[:2]
             self._same(first, own, default, other, takes)
         return nodes[1] if kind == "top" else nodes[0]
+
+    def _known(self, mask: int) -> int:
+        """The types of a mask that the program may have."""
+        return mask if self.decimals else mask & ~DECIMAL
 
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
         possible = [own for own in signatures(call.name) if own.accepts(len(nodes))]
@@ -444,7 +471,7 @@ class TypeInference:
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
-            mask = mask_of(param if isinstance(param, frozenset) else param[1])
+            mask = self._known(mask_of(param if isinstance(param, frozenset) else param[1]))
             if call.name == "format_value" and at == 0:
                 mask = mask_of_spec(call.args[1])
             of = signature.params[0]
@@ -457,10 +484,23 @@ class TypeInference:
                     shared, first = node, arg
                 else:
                     self._same(first, shared, arg, node, f"`{call.name}` takes")
+        if signature.result == "decimal":
+            return self._made_decimal(call)
         if signature.result in BIT:
             why = Why(call.span, f"as the result of `{call.name}`")
             return self.unifier.node(BIT[signature.result], why)
         return self.unifier.node() if shared is None else shared
+
+    def _made_decimal(self, call: s.FunctionCall) -> int:
+        """The node of `to_decimal(x, 2)`."""
+        digits = call.args[1]
+        if not isinstance(digits, s.Const) or not 0 <= int(digits.value) <= DIGITS:
+            message = f"`to_decimal` takes digits after the point as a number from 0 to {DIGITS}"
+            hint = "as in to_decimal(x, 2)"
+            self.errors.append(TypeMismatchError(message, digits.span, hint=hint))
+            return self.unifier.node()
+        kind = decimal_type(int(digits.value))
+        return self.unifier.node(BIT[kind], Why(call.span, "as the result of `to_decimal`"))
 
     def _chain(self, chain: s.Chain) -> int:
         """A chain is typed as nested calls, from left to right. Messages name the last operand in
@@ -485,7 +525,7 @@ class TypeInference:
             return True
         subject, words = show(expr), self.unifier.words(node)
         message = f"{reason}, but {subject} is {words}"
-        hint = _conversion(subject, words, mask)
+        hint = conversion(subject, words, mask)
         notes = self._note(subject, node, expr.span)
         self.errors.append(TypeMismatchError(message, expr.span, hint=hint, notes=notes))
         return False
@@ -495,7 +535,7 @@ class TypeInference:
     ) -> None:
         words, other_words = self.unifier.words(node), self.unifier.words(there)
         message = f"{lead}{subject} is {words}, but {other} is {other_words}"
-        hint = _conversion(subject, words, self.unifier.masks[self.unifier.find(there)])
+        hint = conversion(subject, words, self.unifier.masks[self.unifier.find(there)])
         notes = [*self._note(subject, node, span), *self._note(other, there, span)]
         self.errors.append(TypeMismatchError(message, span, hint=hint, notes=notes))
 
@@ -511,19 +551,33 @@ class TypeInference:
     # ----------------------------------------------------------------------------- finish
 
     def checked_rules(self) -> Iterator[CheckedRule]:
-        """The rules with the types of their variables; int literals become floats where needed,
-        and literals of days dates."""
-        for rule, variables, literals in self.seen:
+        """The rules with the types of their variables; literals of numbers become floats or
+        decimals where needed, and literals of days dates."""
+        for number, (rule, variables, literals) in enumerate(self.seen):
             types: dict[str, TypeName] = {}
             for name, node in variables.items():
                 types[name] = self.unifier.settled(node) or "int"
             turned = list(map(self.unifier.settled, literals))
             body, head = rule.body, rule.head
-            if self.rewrites or not _KEPT.issuperset(turned):
+            if self.rewrites or self.decimals or not _KEPT.issuperset(turned):
                 turn = iter(turned)
-                body = None if body is None else _rewrite(body, turn)
-                head = _rewrite(head, turn)
+                body = None if body is None else self._rewrite(body, turn, number)
+                head = self._rewrite(head, turn, number)
             yield CheckedRule(head, body, types, rule.span)
+
+    def _rewrite(self, node: Any, turned: Iterator[TypeName | None], rule: int) -> Any:
+        """The node without `as`; `turned` has the types that its nulls and flexible literals stand
+        for, in order."""
+        match node:
+            case s.Null():
+                return replace(node, type=next(turned) or "int")
+            case s.Const() | s.Values() if is_flexible(node, self.decimals):
+                return with_type(node, next(turned) or node.type)
+            case s.Cast(operand):
+                return self._rewrite(operand, turned, rule)
+            case s.And(items):
+                return conjunction([self._rewrite(item, turned, rule) for item in items], node.span)
+        return rebuild(node, lambda part: self._rewrite(part, turned, rule))
 
     def column_types(self, relation: str) -> list[TypeName | None]:
         """The types of a relation's columns; None if nothing determines one."""
@@ -540,55 +594,4 @@ class TypeInference:
         return {name: self.unifier.settled(node) or "int" for name, node in self.params.items()}
 
 
-def _conversion(subject: str, words: str, mask: int) -> str | None:
-    """The function, or the spelling, that would help where two types conflict."""
-    if subject.startswith("`$"):
-        return f"give {subject} as {either([name for name in TYPE_NAMES if mask & BIT[name]])}"
-    written = subject.strip('`"')
-    if words == "symbol" and not mask & ~NUMBER and subject.startswith('`"'):
-        number = written.replace(".", "", 1).lstrip("-").isdigit()
-        return f"without quotes it is a number: `{written}`" if number else None
-    if words == "int" and mask == BIT["symbol"] and written.lstrip("-").isdigit():
-        return f'in quotes it is a text: `"{written}"`'
-    if words == "int" and mask == BIT["float"]:
-        return "`to_float(...)` makes a float of an int"
-    if words == "float" and mask == INT:
-        return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
-    if (words, mask) in (("date", TIMESTAMP), ("timestamp", BIT["date"])):
-        hint = "load both as times or both as dates: in pandas, pandas.to_datetime(...) makes times"
-        return f"{hint} of dates, and .dt.date dates of times"
-    if words == "symbol" and mask & MOMENT and not mask & ~MOMENT:
-        return "a timestamp has no quotes and starts with `@`: @2026-11-20"
-    if words == "symbol" and mask & NUMBER and not mask & ~(NUMBER | BIT["duration"]):
-        return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
-    if words == "int" and mask == BIT["duration"]:
-        unit = f"{written}h" if written.isdigit() else f"{written} * 1s"
-        return f"a duration has a unit, as in `{unit}`"
-    if words in ("int", "float") and mask == BIT["symbol"]:
-        return "`to_string(...)` makes a text of a number"
-    return None
-
-
-def _are_days(literal: s.Const | s.Values) -> bool:
-    """Whether literals are timestamps that could be dates."""
-    values = (literal.value,) if isinstance(literal, s.Const) else literal.values
-    return literal.type == "timestamp" and not any(int(value) % DAY for value in values)
-
-
 _KEPT = frozenset({"int", "timestamp"})  # the types of literals that need no other form
-
-
-def _rewrite(node: Any, turned: Iterator[TypeName | None]) -> Any:
-    """The node without `as`; `turned` has the type of each null, and of each literal of ints or
-    days, in order."""
-    match node:
-        case s.Null():
-            return replace(node, type=next(turned) or "int")
-        case s.Const("int") | s.Values("int"):
-            return with_type(node, "float") if next(turned) == "float" else node
-        case s.Const() | s.Values() if _are_days(node):
-            return with_type(node, "date") if next(turned) == "date" else node
-        case s.Cast(operand):
-            return _rewrite(operand, turned)
-        case _:
-            return rebuild(node, lambda part: _rewrite(part, turned))

@@ -61,7 +61,7 @@ def reading_only(checked: Checked, kept: Kept) -> Checked:
 
 def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
     columns, types = (tuple([part[at] for at in kept]) for part in (schema.columns, schema.types))
-    return replace(schema, columns=columns, types=types)  # type: ignore[arg-type]  # zip loses the types
+    return replace(schema, columns=columns, types=types)
 
 
 def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:

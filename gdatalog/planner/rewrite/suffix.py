@@ -186,7 +186,7 @@ class Suffixes:
             return items, last, 1
         types = e.types_of(items)
         kinds = dict.fromkeys(types, "int") if by_degree else types
-        less = [e.comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
+        less = [e.comparison("<", a, b, kinds[a]) for a, b in found.pairs]
         whole = (*items, *less)
         if not by_degree:
             return whole, last, found.orbit

@@ -52,8 +52,12 @@ def shape(of: functions.Signature) -> str:
 def _kind(types: frozenset[str]) -> str:
     if types == functions.ANY:
         return "any"
+    if types >= functions.DECIMAL:
+        types = types - functions.DECIMAL | {"decimal"}
     numbers = ["number"] if types >= functions.NUMBERS else []
-    return "|".join([*numbers, *sorted(types - functions.NUMBERS if numbers else types)])
+    return "|".join(
+        [*numbers, *sorted(types - functions.NUMBERS - {"decimal"} if numbers else types)]
+    )
 
 
 def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:
