@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.expressions import Scope, evaluate
 from gdatalog.errors import NOWHERE
-from gdatalog.plan.functions import TYPES, signatures
+from gdatalog.plan.functions import signatures
 from gdatalog.plan.join_plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner.normalise import applied
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
