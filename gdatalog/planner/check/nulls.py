@@ -30,6 +30,7 @@ from gdatalog.values import TypeName
 
 # The variable that an item binds, and what it gets, if the item is an equation.
 Definitions = dict[s.Literal, tuple[str, s.Expr]]
+ARGUMENT = "~v"  # begins the names of what atoms have in place of expressions; it counts nothing
 
 
 def with_nulls(
@@ -170,7 +171,7 @@ class NullRule(NullExpressions):
             if null and not narrowed[name]:  # as all alternatives of a group test
                 tested[s.Var(name, self.own.span)] = None
         for item in items:
-            for cond in self._needs(item, known, item in defined):
+            for cond in self._needs(item, known, defined):
                 tested[cond] = None
         # Once more, with what the tests say.
         sure = {each.name for each in tested if isinstance(each, s.Var)}
@@ -223,7 +224,7 @@ class NullRule(NullExpressions):
                 elif isinstance(arg, s.FunctionCall | s.Chain | s.Aggregate) and (
                     null or any(known.get(name) for name in w.variables(arg))
                 ):
-                    args[at] = var = self.fresh(self.type_of(arg), arg)
+                    args[at] = var = self.fresh(self.type_of(arg), arg, ARGUMENT)
                     known[var.name] = null
                     equations.append(s.Compare(var, (("=", arg),), arg.span))
             found.append(replace(item, args=tuple(args)))
@@ -352,9 +353,13 @@ class NullRule(NullExpressions):
                 path, value = others[0], s.FunctionCall("-", both, span)
         return value
 
-    def _needs(self, item: s.Literal, known: Known, defines: bool) -> Iterator[s.Expr]:
+    def _needs(self, item: s.Literal, known: Known, defined: Definitions) -> Iterator[s.Expr]:
         """What must not be null where an item holds."""
+        defines = item in defined
         match item:
+            case s.Compare(s.Var(name)) if defines and name.startswith(ARGUMENT):
+                # one value of the column for each of the variable that is solved for
+                yield from self._conds(defined[item][1:], {**known, name: False})
             case s.Compare(left, ((_, right),)):
                 if not defines and not isinstance(left, s.Null) and not isinstance(right, s.Null):
                     yield from self._conds((left, right), known)
