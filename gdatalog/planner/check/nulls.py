@@ -26,7 +26,7 @@ from gdatalog.planner.check.bindings import neighbours, ready, solvable
 from gdatalog.planner.check.null_values import Known, NullExpressions
 from gdatalog.planner.check.wording import own_name, show
 from gdatalog.records import replace
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName, constant_text
 
 # The variable that an item binds, and what it gets, if the item is an equation.
 Definitions = dict[s.Literal, tuple[str, s.Expr]]
@@ -110,6 +110,11 @@ def _rewritten(
             message = f"{show(own)} may be null, and {why}"
             hint = "leave nulls out by `!= null`, or give them a value by `coalesce`"
             errors.append(TypeMismatchError(message, own.span, hint=hint))
+    for own, null in zip(args, nullable[rule.head.name], strict=True):
+        if null and isinstance(own, s.Const) and own.value == NULL:
+            message = f"{constant_text(own.type, NULL)} is the key of a null: "
+            message += "no value that may be null can be that great"
+            errors.append(TypeMismatchError(message, own.span))
     if rule.ordered:
         return rule
     return given.rule(tuple([arg for arg, _ in head]))
