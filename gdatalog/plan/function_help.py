@@ -69,6 +69,8 @@ HELP: tuple[Help, ...] = (
         "to_int": ("an int: truncates floats, reads texts, counts days or nanoseconds of times",
                    "to_int(-2.75)"),
         "to_float": ("a float", 'to_float("1e3")'),
+        "to_decimal": ("a decimal with a constant number of digits after the point, rounded",
+                       'to_decimal("2.345", 2)'),
         "to_number": ("like `to_int`", 'to_number("-12")'),
         "to_string": ("a text that reads back", "to_string(2.50)"),
         "ord": ("an int in the order of the values", "ord(3)"),
