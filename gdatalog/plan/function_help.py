@@ -69,6 +69,8 @@ HELP: tuple[Help, ...] = (
         "to_int": ("an int: truncates floats, reads texts, counts days or nanoseconds of times",
                    "to_int(-2.75)"),
         "to_float": ("a float", 'to_float("1e3")'),
+        "to_decimal": ("a decimal with a constant number of digits, rounded: halves of decimals "
+                       "and texts away from zero", "to_decimal(2.345, 2)"),
         "to_number": ("like `to_int`", 'to_number("-12")'),
         "to_string": ("a text that reads back", "to_string(2.50)"),
         "ord": ("an int in the order of the values", "ord(3)"),
@@ -122,7 +124,8 @@ HELP: tuple[Help, ...] = (
         "max": ("the greatest value", "max(amount)"),
         "count_distinct": ("the number of different values", "count_distinct(amount)"),
         "any_value": ("one of the values: the least", "any_value(month)"),
-        "median": ("the median, a float; between two times, a time", "median(amount)"),
+        "median": ("the median, a float; of decimals, times and durations their type",
+                   "median(amount)"),
         "quantile": ("the value at a share of the rows, between two values as NumPy's",
                      "quantile(amount, 0.75)"),
         "stddev": ("the standard deviation of a sample; null of one row",
