@@ -417,7 +417,8 @@ REALS = np.array([-math.inf, -1e300, -2.5, -1, 0, 0.5, 1, 7.25, 9.3e18, 2.0**63,
 
 OF_TWO = {*"+*/%^", "band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
 LAST_BIT = {"exp", "log", "^"}  # in which processors differ
-OF_TWO |= {"min", "max", "seconds_between"}
+OF_TWO |= {"min", "max", "seconds_between", "+!", "-!", "*!"}
+OF_SCALED = {"floored", "rounded", "unscaled", "round_to", "to_decimal"}  # and a power of ten
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "bool"])
@@ -434,7 +435,10 @@ def test_functions(kind: Any) -> None:
         if kind == "bool" and name in ("min", "max"):
             continue
         counts = (1, 2) if name == "-" else (2,) if name in OF_TWO else (1,)
-        for args in (pairs[:count] for count in counts):
+        cases = [pairs[:count] for count in counts]
+        if name in OF_SCALED:
+            cases = [[part.ravel() for part in np.meshgrid(values, [1, 100, 10**8])]]
+        for args in cases:
             wanted, bad = host_functions.call(name, args, kind, symbols, lambda text: None)
             found, failed = OPS.functions.call(name, [there(arg) for arg in args], kind)
             failed = np.zeros(len(wanted), dtype=bool) if failed is None else failed.get()
