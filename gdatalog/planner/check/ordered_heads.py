@@ -64,7 +64,8 @@ def split_ordered(
             statements.append(statement)
         elif statement not in done.values():
             done.update((head.name, statement) for head in statement.heads if _calls(head))
-            before, split = len(errors), HeadSplit(statement, columns, errors)
+            before = len(errors)
+            split = HeadSplit(_placed(statement, columns, errors), columns, errors)
             plain = tuple([head for head in statement.heads if not _calls(head)])
             for head in statement.heads:
                 if head not in plain:
@@ -348,13 +349,26 @@ def _in_place(
     return change
 
 
+def _placed(rule: s.Rule, columns: ColumnNames, errors: list[Error]) -> s.Rule:
+    """The rule, whose body's atoms have all columns of their relations, by their place."""
+
+    known = columns.catalog.relations.keys() - columns.catalog.broken.keys()
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, s.Atom) and node.name in known:
+            return columns.with_row_id(columns.placed(node, errors))
+        return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, whole)
+
+    return rule if rule.body is None else replace(rule, body=whole(rule.body))
+
+
 def _with_all_named(body: s.Literal) -> tuple[s.Literal, tuple[s.Var, ...]]:
     """The body with a name for each `_` that is a variable of the rule, and all its variables."""
     numbers = count(1)
 
     def named(node: Any) -> Any:
         if isinstance(node, s.Wildcard):
-            return s.Var(f"_~{next(numbers)}", node.span)
+            return s.Var(f"_~r{next(numbers)}", node.span)
         return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, named)
 
     body = named(body)
