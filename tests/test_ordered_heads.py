@@ -23,6 +23,7 @@ HEADS = [
     "r(g, x, n, row_number(partition by g order by n desc, x) - 1)",
     "r(x, n % 3, n = x + rank(partition by 1 order by n % 3))",
     "r(g, x, n, a = dense_rank(partition by g order by n), b = rank(order by s, n), s = s)",
+    "r(x, n, n - lag(n partition by 1 order by x), lead(s order by x), s)",
     "r(x, n, lag(n, 0 order by x), lead(n, x order by x, n), running_sum(n order by x desc))",
     "r(g, total = sum(n), best = rank(order by total desc, g))",
     "r(s, count(), row_number(order by count(), s) + count())",

@@ -181,7 +181,8 @@ class HeadSplit:
         """Whether a function is written as it should be."""
         count, ordered = _SHAPES[call.name]
         keys, parted = _keys(call), call.partition if isinstance(call, s.Window) else ()
-        wrong = len(call.args) != count or (ordered is not None and bool(keys) != ordered)
+        least = count - (call.name in ("lag", "lead"))
+        wrong = not least <= len(call.args) <= count or (ordered is not None and bool(keys) != ordered)
         wrong = wrong or (bool(parted) and call.name in PICKS)
         if not wrong and call.name in ("top", "string_agg", "quantile"):  # a number, a separator
             wrong = not _is_given(call.args[0 if call.name == "top" else 1])
@@ -222,6 +223,8 @@ class HeadSplit:
         for call in calls:
             args, parted = list(map(resolved, call.args)), list(map(resolved, call.partition))
             keys = [resolved(key) for _, key in call.rest]
+            if len(args) < _SHAPES[call.name][0]:  # lag and lead without a value of their own
+                args.append(s.Null(None, call.span))
             for expr in (*args, *keys, *parted):
                 for part in _parts(expr, lambda part: part in terms.exprs or _is_aggregate(part)):
                     if isinstance(part, s.Var) and part not in own:
