@@ -65,7 +65,8 @@ def split_ordered(
             statements.append(statement)
         elif statement not in done.values():
             done.update((head.name, statement) for head in statement.heads if _calls(head))
-            before, split = len(errors), HeadSplit(statement, columns, errors)
+            before = len(errors)
+            split = HeadSplit(_placed(statement, columns, errors), columns, errors)
             plain = tuple([head for head in statement.heads if not _calls(head)])
             for head in statement.heads:
                 if head not in plain:
@@ -181,7 +182,8 @@ class HeadSplit:
         """Whether a function is written as it should be."""
         count, ordered = _SHAPES[call.name]
         keys, parted = _keys(call), call.partition if isinstance(call, s.Window) else ()
-        wrong = len(call.args) != count or (ordered is not None and bool(keys) != ordered)
+        least = count - (call.name in ("lag", "lead"))
+        wrong = not least <= len(call.args) <= count or (ordered is not None and bool(keys) != ordered)
         wrong = wrong or (bool(parted) and call.name in PICKS)
         if not wrong and call.name in ("top", "string_agg", "quantile"):  # a number, a separator
             wrong = not _is_given(call.args[0 if call.name == "top" else 1])
@@ -222,6 +224,8 @@ class HeadSplit:
         for call in calls:
             args, parted = list(map(resolved, call.args)), list(map(resolved, call.partition))
             keys = [resolved(key) for _, key in call.rest]
+            if len(args) < _SHAPES[call.name][0]:  # lag and lead without a value of their own
+                args.append(s.Null(None, call.span))
             for expr in (*args, *keys, *parted):
                 for part in _parts(expr, lambda part: part in terms.exprs or _is_aggregate(part)):
                     if isinstance(part, s.Var) and part not in own:
@@ -356,13 +360,26 @@ def _in_place(
     return change
 
 
+def _placed(rule: s.Rule, columns: ColumnNames, errors: list[Error]) -> s.Rule:
+    """The rule, whose body's atoms have all columns of their relations, by their place."""
+
+    known = columns.catalog.relations.keys() - columns.catalog.broken.keys()
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, s.Atom) and node.name in known:
+            return columns.with_row_id(columns.placed(node, errors))
+        return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, whole)
+
+    return rule if rule.body is None else replace(rule, body=whole(rule.body))
+
+
 def _with_all_named(body: s.Literal) -> tuple[s.Literal, tuple[s.Var, ...]]:
     """The body with a name for each `_` that is a variable of the rule, and all its variables."""
     numbers = count(1)
 
     def named(node: Any) -> Any:
         if isinstance(node, s.Wildcard):
-            return s.Var(f"_~{next(numbers)}", node.span)
+            return s.Var(f"_~r{next(numbers)}", node.span)
         return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, named)
 
     body = named(body)
