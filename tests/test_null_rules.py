@@ -68,6 +68,8 @@ g, string_agg(s, ",") <- t(g, _, s).
 g, median(x) <- t(g, x, _).
 g, stddev(x) <- f(g, x).
 g, mode(s) <- t(g, _, s).
+x, median(g), count() <- t(g, x, _).
+s, top(1, g by x), sum(x), string_agg(s, ",") <- t(g, x, s).
 g, case(x = 5, s, x = 7, "seven", s) <- t(g, x, s).
 """
 

@@ -208,9 +208,11 @@ class NullRule(NullExpressions):
         nulls: Known = {}
         for item in items:
             if isinstance(item, s.Atom):
+                # the parts of a head meet in its groups, and that of nulls is one
+                part = item.name.startswith(f"{self.own.head.name}~")
                 for arg, null in zip(item.args, self._columns(item), strict=True):
                     if isinstance(arg, s.Var):
-                        uses[arg.name] += 1
+                        uses[arg.name] += not part
                         nulls[arg.name] = nulls.get(arg.name, True) and null
         for name, null in nulls.items():
             null = null and known.get(name, True)
