@@ -30,8 +30,8 @@ ENGINE = LANGUAGE | {
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
     "options", "user_settings", "present", "conversions", "result", "report", "loading", "session",
-    "workspace", "relations", "asking", "prepared", "saving", "starting", "turns", "data_calls",
-    "database",
+    "workspace", "relations", "asking", "prepared", "deleting", "saving", "starting", "turns",
+    "data_calls", "database",
     "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -88,7 +88,8 @@ MAY_IMPORT = {
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "saving"},
+    "deleting": STATE | {"session", "workspace"},
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "deleting", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},

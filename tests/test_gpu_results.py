@@ -423,3 +423,11 @@ def test_errors_are_those_of_the_host(db: gd.Database, column: Any, told: str) -
     with gd.connect(device="cpu") as other, pytest.raises(gd.DataError) as here:
         other["R"] = {"x": column}
     assert str(there.value) == str(here.value)
+
+
+def test_deleted_rows_leave_the_device(db: gd.Database) -> None:
+    db["E"] = EDGES
+    assert set(db.query(TRIANGLES).fetchall()) == triangles()
+    gone = [(a, b) for a, b in EDGES if a < 2]
+    assert db.delete("E", gone).rows == len(gone)
+    assert set(db.query(TRIANGLES).fetchall()) == {row for row in triangles() if row[0] > 1}

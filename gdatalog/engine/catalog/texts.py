@@ -29,7 +29,16 @@ from gdatalog.engine.catalog.fact_list import (
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.parser.fact_statements import examples
 from gdatalog.parser.syntax import Facts, Query, Rule, Statement
-from gdatalog.planner.check.statements import Part, Shape, names_of, reads_of, shapes_of, without
+from gdatalog.planner.check.statements import (
+    Part,
+    Shape,
+    names_of,
+    reads_of,
+    shapes_of,
+    without,
+    without_facts,
+    without_inputs,
+)
 from gdatalog.planner.check.walk import Node
 from gdatalog.records import dataclass, field, replace
 
@@ -196,6 +205,15 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if not any(self.speaks_of(name) for name in names):
             return self
         return self.revised(lambda statements: without(statements, names, part))
+
+    def without_inputs(self, name: str) -> ProgramTexts:
+        """The texts without the `.input`s of a relation."""
+        return self.revised(lambda text: without_inputs(text, name))
+
+    def without_facts(self, name: str, marks: Iterable[bool]) -> ProgramTexts:
+        """The texts without the facts of a relation that have a mark, in the order of `facts`."""
+        gone = iter(marks)
+        return self.revised(lambda text: without_facts(text, name, gone))
 
     def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
         """The texts with replaced statements; texts without statements are dropped."""
