@@ -5,18 +5,20 @@ and facts of kept texts. What rules derive stays as long as they derive it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.engine.catalog.fact_list import number_of, pieces_of
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.engine.facts.rows import fact_rows
 from gdatalog.engine.facts.unions import union
-from gdatalog.errors import Caution, Error, NameResolutionError, UsageError
-from gdatalog.parser import Program
+from gdatalog.errors import Caution, Error, NameResolutionError, Span, UsageError
+from gdatalog.parser import Program, format_node
 from gdatalog.parser import syntax as s
+from gdatalog.parser.fact_statements import one_by_one
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.statements import names_of, reads_of
+from gdatalog.planner.check.statements import is_fact, names_of, reads_of, shapes_of, without
 from gdatalog.planner.check.walk import conjunction
 from gdatalog.planner.check.wording import count
 from gdatalog.records import replace
@@ -25,7 +27,11 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
-from gdatalog.workspace import Workspace
+
+if TYPE_CHECKING:
+    from gdatalog.workspace import Workspace
+
+Params = Mapping[str, Any] | None
 
 
 def delete_rows(workspace: Workspace, name: str, data: Any) -> tuple[int, int]:
@@ -43,24 +49,102 @@ def delete_rows(workspace: Workspace, name: str, data: Any) -> tuple[int, int]:
     return gone.length, given.length - found.length
 
 
-def delete_where(
-    workspace: Workspace, text: str, params: Mapping[str, Any] | None
-) -> tuple[str, int]:
+def delete_where(workspace: Workspace, text: str, params: Params) -> tuple[str, int]:
     """Deletes the rows of a text's first atom that match; returns its relation, and how many."""
     pattern = _pattern(workspace.parse(text, "<delete>", bare=True))
     name = pattern.atom.name
-    execution = _execution(workspace, name)
-    rule = _rule(pattern, execution.checked.schemas[name])
-    try:
-        asked = workspace.execution(Program((rule,)), params=params)
-    except Error:  # of the text as it is given, if it has one
-        body = [pattern.atom, *([] if pattern.body is None else [pattern.body])]
-        query = s.Query(conjunction(body, pattern.span), pattern.span)
-        workspace.execution(Program((query,)), params=params)
-        raise
-    matches = asked.relation(rule.heads[0].name)
+    execution = _execution(workspace, name, pattern.atom.span)
+    asked, matches = _matches(workspace, [pattern], execution.checked.schemas[name], params)
     workspace.tell(asked, params)
     return name, _take_back(workspace, execution, name, matches).length
+
+
+def retract(
+    workspace: Workspace, retractions: Sequence[s.Retract], rest: Program, params: Params
+) -> dict[str, int]:
+    """Runs the retractions of a text over what the database holds; returns how many rows of each
+    relation went. `rest`: the other statements of the text."""
+    groups: dict[str, list[s.Retract]] = {}
+    for each in retractions:
+        groups.setdefault(each.atom.name, []).append(each)
+    found: list[tuple[str, Execution, Relation]] = []
+    schemas, broken = workspace.standing()
+    defined = {name for statement in rest.statements for name in names_of(statement)}
+    for name, own in groups.items():
+        new = name in defined and name not in schemas and name not in broken
+        stated = _stated(rest, name)
+        over = [*(_declared(rest, name) if new else ()), *stated]
+        execution = None if new else _execution(workspace, name, own[0].atom.span)
+        if stated or execution is None:  # its columns may be those of the text
+            asked = workspace.execution(Program(tuple(over)), params=params)
+        else:
+            asked = execution
+        if name not in asked.checked.schemas:
+            continue  # the text has its first rules
+        asked, matches = _matches(workspace, own, asked.checked.schemas[name], params, over)
+        workspace.warn(asked.cautions)
+        _refuse_stated(asked, name, stated, matches)
+        if execution is not None:
+            found.append((name, execution, matches))
+    return {
+        name: _take_back(workspace, execution, name, matches).length
+        for name, execution, matches in found
+    }
+
+
+def _stated(program: Program, name: str) -> list[s.Statement]:
+    """The facts of a relation."""
+    facts = [each for each in program.statements if is_fact(each) and name in names_of(each)]
+    return [left for each in facts for left in without([each], {*names_of(each)} - {name}, "data")]
+
+
+def _declared(program: Program, name: str) -> list[s.Statement]:
+    """The declaration of a relation, without its `.input`, and all types."""
+    return [
+        replace(each, names=(name,), qualifiers=()) if isinstance(each, s.Decl) else each
+        for each in program.statements
+        if isinstance(each, s.TypeDecl) or (isinstance(each, s.Decl) and name in each.names)
+    ]
+
+
+def _refuse_stated(
+    asked: Execution, name: str, stated: Sequence[s.Statement], matches: Relation
+) -> None:
+    """Raises if a text states a fact that it retracts."""
+    facts = [piece for each in stated if shapes_of(each) for piece in pieces_of(each)]
+    if not facts:
+        return
+    rows, number = fact_rows(facts, asked.checked.schemas[name].types, asked.context.scope)
+    both = _rows_of(rows, number, matches)
+    if len(both):
+        each = [fact for fact in one_by_one(stated) if shapes_of(fact)]
+        atom = [atom for fact in each for atom in pieces_of(fact)][both[0]]
+        assert isinstance(atom, s.Atom)
+        raise UsageError(
+            f"`{format_node(atom)}` is stated here, and retracted by the same text",
+            atom.span,
+            hint="retractions come before facts, wherever they stand: leave one of both out",
+        )
+
+
+def _matches(
+    workspace: Workspace,
+    patterns: Sequence[s.Retract],
+    schema: Schema,
+    params: Params,
+    over: Sequence[s.Statement] = (),
+) -> tuple[Execution, Relation]:
+    """The rows that match one of the patterns of a relation, beside these statements."""
+    rules = [_rule(each, schema) for each in patterns]
+    try:
+        asked = workspace.execution(Program((*over, *rules)), params=params)
+    except Error:  # its text is not the user's: that of a query may have an error, too
+        for each in patterns:
+            items = [each.atom, *([] if each.body is None else [each.body])]
+            query = s.Query(conjunction(items, each.span), each.span)
+            workspace.execution(Program((*over, query)), params=params)
+        raise
+    return asked, asked.relation(rules[0].heads[0].name)
 
 
 def _pattern(program: Program) -> s.Retract:
@@ -105,26 +189,29 @@ def _rule(pattern: s.Retract, schema: Schema) -> s.Rule:
     return s.Rule((head,), conjunction(body, pattern.span), pattern.span)
 
 
-def _execution(workspace: Workspace, name: str) -> Execution:
+def _execution(workspace: Workspace, name: str, span: Span | None = None) -> Execution:
     """An execution in which a relation has base facts, or could have some."""
     execution = workspace.execution(Program(()), Usage(lasting=True))
     cause = execution.validity.broken.get(name)
     if cause is not None:
-        raise cause.error_for(name)
+        raise cause.error_for(name, span)
     if name not in execution.checked.schemas:
-        raise NameResolutionError(f"there is no relation {name!r}", hint=workspace.near(name))
+        message, hint = f"there is no relation {name!r}", workspace.near(name)
+        raise NameResolutionError(message, span, hint=hint)
     rules = workspace.catalog.rules_of(name)
     if rules and not _has_data(execution, name):
         behind = ", ".join(each for each in _behind(workspace, name) if _has_data(execution, each))
         raise UsageError(
             f"{name} has {count(rules, 'rule')} and no facts of its own, which could be deleted",
+            span,
             hint=f"its rows go with those that they follow from, in {behind}" if behind else None,
         )
     return execution
 
 
 def _has_data(execution: Execution, name: str) -> bool:
-    return name in execution.inputs or bool(execution.catalog.texts.facts(name))
+    texts = execution.catalog.texts
+    return name in execution.inputs or bool(texts.facts(name) or texts.computed(name))
 
 
 def _behind(workspace: Workspace, name: str) -> dict[str, None]:
@@ -147,7 +234,7 @@ def _take_back(workspace: Workspace, execution: Execution, name: str, given: Rel
     """Deletes the base facts of a relation whose first columns are those of a `given` row; returns
     them."""
     schema, catalog, inputs = execution.checked.schemas[name], workspace.catalog, execution.inputs
-    texts, stored, gone = catalog.texts, catalog.stored.get(name), []
+    texts, stored, gone = catalog.texts, catalog.stored.get(name), list[Relation]()
     files = [inputs.file(source, name) for source in inputs.sources.get(name, ())]
     for relation in (*files, *([] if stored is None else [stored])):
         if relation.remote is not None:
@@ -169,15 +256,22 @@ def _take_back(workspace: Workspace, execution: Execution, name: str, given: Rel
             left = stored.part(np.flatnonzero(stays))
             catalog = catalog.with_relation(name, left.of_kinds(stored.kinds, stored.nullable))
     facts = texts.facts(name)
+    marks = np.zeros(number_of(facts), dtype=np.bool_)
     if facts:
-        rows, number = fact_rows(facts, schema.types, execution.context.scope)
-        at = _rows_of(rows, number, given)
-        if len(at):
-            own = tuple(column[at] for column in rows)
-            gone.append(Relation.from_rows(schema.columns, schema.types, own, len(at)))
-            marks = np.zeros(number, dtype=np.bool_)
-            marks[at] = True
-            texts = texts.without_facts(name, marks.tolist())
+        rows, _ = fact_rows(facts, schema.types, execution.context.scope)
+        at = _rows_of(rows, len(marks), given)
+        marks[at] = True
+        own = tuple(column[at] for column in rows)
+        gone.append(Relation.from_rows(schema.columns, schema.types, own, len(at)))
+    computed: list[s.Atom] = []
+    for head in texts.computed(name):
+        row = _matches(workspace, [s.Retract(head, None, head.span)], schema, None)[1]
+        if len(_rows_of(row.rows, row.length, given)):
+            computed.append(head)
+            gone.append(row)
+    if marks.any() or computed:
+        texts = texts.without_facts(name, marks.tolist(), computed)
+    gone = [each for each in gone if each.length]
     if not gone:
         return Relation.empty(schema.columns, schema.types)
     if texts is not catalog.texts:

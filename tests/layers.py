@@ -83,12 +83,12 @@ MAY_IMPORT = {
     "report": ENGINE | {"options"},
     "loading": ENGINE,
     "session": STATE,
-    "workspace": STATE | {"session"},
+    "workspace": STATE | {"session", "deleting"},
     "saving": STATE,
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "deleting": STATE | {"session", "workspace"},
+    "deleting": STATE,
     "data_calls": STATE | {"result", "workspace", "relations", "prepared", "deleting", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
@@ -108,6 +108,7 @@ FOR_TYPES: dict[str, set[str]] = {
     "patterns": {"progress", "result"},
     "pattern_queries": {"progress", "result"},
     "report": {"result"},
+    "deleting": {"workspace"},
     "saving": {"session", "workspace"},
 }
 # Imports that point upwards, by module, each with its reason.

@@ -426,7 +426,9 @@ class PlanHint:
     span: Span = _span()
 
 
-Statement = Rule | Facts | Query | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
+Statement = (
+    Rule | Facts | Query | Retract | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
+)
 
 
 @dataclass(frozen=True, slots=True)

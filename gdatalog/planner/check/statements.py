@@ -110,19 +110,28 @@ def without_inputs(statements: Iterable[s.Statement], name: str) -> list[s.State
 
 
 def without_facts(
-    statements: Iterable[s.Statement], name: str, gone: Iterator[bool]
+    statements: Iterable[s.Statement],
+    name: str,
+    gone: Iterator[bool],
+    computed: Collection[s.Atom] = (),
 ) -> list[s.Statement]:
-    """The statements without some facts of a relation; `gone` says of each whether it goes."""
+    """The statements without some facts of a relation; `gone` says of each fact of constants
+    whether it goes, and `computed` has those of expressions."""
     left: list[s.Statement] = []
     for statement in statements:
-        if name not in names_of(statement) or shapes_of(statement) is None:
+        if name not in names_of(statement) or not is_fact(statement):
             left.append(statement)
         elif isinstance(statement, s.Facts):
             number = sum(len(each) for each in statement.relations if each.name == name)
             marks = list(islice(gone, number))
             left += rest_of(statement, name, iter(marks)) if any(marks) else [statement]
         elif isinstance(statement, s.Rule):
-            heads = [head for head in statement.heads if head.name != name or not next(gone)]
+            plain = shapes_of(statement) is not None
+            heads = [
+                head
+                for head in statement.heads
+                if head.name != name or not (next(gone) if plain else head in computed)
+            ]
             same = len(heads) == len(statement.heads)
             if heads:
                 left.append(statement if same else replace(statement, heads=tuple(heads)))
