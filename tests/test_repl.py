@@ -212,7 +212,7 @@ def test_a_rule_that_was_taken_back_is_new_again(talk):
 
 
 def test_retracting_and_undoing(talk):
-    code, out, err = talk(
+    _, out, err = talk(
         "e(1, 2). e(2, 3). e(9, 9).", "p(x) <- e(x, _).", "retract e(2, _).",
         "retract e(x, _) where x > $least.", ".set $least 8", "retract e(x, _) where x > $least.",
         "retract e(7, 7).", ".undo", "p(x).", ".undo", "p(x).", ".rules",
