@@ -114,7 +114,8 @@ def _refuse_stated(
     facts = [piece for each in stated if shapes_of(each) for piece in pieces_of(each)]
     if not facts:
         return
-    rows, number = fact_rows(facts, asked.checked.schemas[name].types, asked.context.scope)
+    schema = asked.checked.schemas[name]
+    rows, number = fact_rows(facts, schema.types, schema.nullable, asked.context.scope)
     both = _rows_of(rows, number, matches)
     if len(both):
         each = [fact for fact in one_by_one(stated) if shapes_of(fact)]
@@ -258,7 +259,7 @@ def _take_back(workspace: Workspace, execution: Execution, name: str, given: Rel
     facts = texts.facts(name)
     marks = np.zeros(number_of(facts), dtype=np.bool_)
     if facts:
-        rows, _ = fact_rows(facts, schema.types, execution.context.scope)
+        rows, _ = fact_rows(facts, schema.types, schema.nullable, execution.context.scope)
         at = _rows_of(rows, len(marks), given)
         marks[at] = True
         own = tuple(column[at] for column in rows)
