@@ -8,6 +8,7 @@ Each operation charges its working memory to the running evaluation (`account.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
@@ -29,7 +30,6 @@ SORTED_BY_COLUMN_BELOW = 1 << 16  # rows, up to which NumPy sorts by columns as 
 STRETCH = 1 << 16  # values that are moved at a time
 FEW_ROWS = 64  # rows that are sorted without packing
 PART = 1 << 18  # values of a column that are looked at together
-SAMPLE = 1 << 14  # rows that tell whether some bits tell rows apart
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -208,6 +208,16 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
+def rows_ascend(columns: Sequence[Array]) -> bool:
+    """Whether rows are sorted and distinct."""
+    equal = np.ones(max(0, len(columns[0]) - 1), dtype=np.bool_)
+    for column in columns:
+        if (equal & (column[1:] < column[:-1])).any():
+            return False
+        equal &= column[1:] == column[:-1]
+    return not equal.any()
+
+
 def few_sorted(blocks: Sequence[Columns]) -> tuple[Columns, int]:
     """The rows of disjoint blocks, sorted, and their number; for few rows."""
     columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
@@ -259,6 +269,8 @@ def _sort_wide(blocks: list[Columns]) -> Columns:
     """The same for rows that cannot be packed."""
     columns = concatenate(blocks)
     blocks.clear()
+    if rows_ascend([column[:1000] for column in columns]) and rows_ascend(columns):
+        return columns
     order, marks = order_distinct(columns)
     columns = tuple(spread(lambda column: column[order], columns, len(order) >= LONG))
     if marks.all():
@@ -328,7 +340,7 @@ def _order_rows(columns: Sequence[Array], count: int) -> tuple[Array, Array | No
 def _tell_apart(chunk: Sequence[Bits], count: int) -> bool:
     """Whether few rows are equal in these bits: of a sample, so few pairs that less than a quarter
     of all rows should be."""
-    numbers = np.arange(SAMPLE, dtype=np.uint64)
+    numbers = np.arange(16 * math.isqrt(count), dtype=np.uint64)
     mix(numbers)
     rows = np.unique(numbers % np.uint64(count)).astype(np.int64)
     seen = np.sort(_packed(chunk, rows))
