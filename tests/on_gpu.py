@@ -47,6 +47,7 @@ HOST_ONLY = {
     "test_all_loops_of_a_text_are_compiled_together",
     "test_an_interrupt_leaves_the_next_call_right",
     "test_columns_are_copied_to_the_device_once",
+    "test_edges_are_put_in_order_once",
     "test_few_rows_do_not_keep_all_tiles",
     "test_indexes_that_the_host_has_no_room_for_twice_are_cut_into_cells",
     "test_little_work_stays_on_the_first",
