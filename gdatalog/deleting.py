@@ -4,12 +4,13 @@ and facts of kept texts. What rules derive stays as long as they derive it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.engine.catalog.fact_list import number_of, pieces_of
+from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.engine.facts.rows import fact_rows
 from gdatalog.engine.facts.unions import union
@@ -22,19 +23,27 @@ from gdatalog.planner.check.statements import is_fact, names_of, reads_of, shape
 from gdatalog.planner.check.walk import conjunction
 from gdatalog.planner.check.wording import count
 from gdatalog.records import replace
+from gdatalog.session import Params, Session
 from gdatalog.storage.kinds import ROW_ID
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
 
-if TYPE_CHECKING:
-    from gdatalog.workspace import Workspace
 
-Params = Mapping[str, Any] | None
+class Changeable(Session):
+    """A session that may change what the database holds."""
+
+    if TYPE_CHECKING:
+
+        def relation_of(
+            self, name: str, data: Any, options: LoadOptions = ..., schema: Schema | None = None
+        ) -> Relation: ...
+        def change(self, catalog: Catalog, *names: str) -> None: ...
 
 
-def delete_rows(workspace: Workspace, name: str, data: Any) -> tuple[int, int]:
+def delete_rows(workspace: Changeable, name: str, data: Any) -> tuple[int, int]:
     """Deletes rows; returns how many went, and how many of `data` were not there."""
     execution = _execution(workspace, name)
     schema = execution.checked.schemas[name]
@@ -49,7 +58,7 @@ def delete_rows(workspace: Workspace, name: str, data: Any) -> tuple[int, int]:
     return gone.length, given.length - found.length
 
 
-def delete_where(workspace: Workspace, text: str, params: Params) -> tuple[str, int]:
+def delete_where(workspace: Changeable, text: str, params: Params) -> tuple[str, int]:
     """Deletes the rows of a text's first atom that match; returns its relation, and how many."""
     pattern = _pattern(workspace.parse(text, "<delete>", bare=True))
     name = pattern.atom.name
@@ -60,7 +69,7 @@ def delete_where(workspace: Workspace, text: str, params: Params) -> tuple[str, 
 
 
 def retract(
-    workspace: Workspace, retractions: Sequence[s.Retract], rest: Program, params: Params
+    workspace: Changeable, retractions: Sequence[s.Retract], rest: Program, params: Params
 ) -> dict[str, int]:
     """Runs the retractions of a text over what the database holds; returns how many rows of each
     relation went. `rest`: the other statements of the text."""
@@ -129,7 +138,7 @@ def _refuse_stated(
 
 
 def _matches(
-    workspace: Workspace,
+    workspace: Changeable,
     patterns: Sequence[s.Retract],
     schema: Schema,
     params: Params,
@@ -190,7 +199,7 @@ def _rule(pattern: s.Retract, schema: Schema) -> s.Rule:
     return s.Rule((head,), conjunction(body, pattern.span), pattern.span)
 
 
-def _execution(workspace: Workspace, name: str, span: Span | None = None) -> Execution:
+def _execution(workspace: Changeable, name: str, span: Span | None = None) -> Execution:
     """An execution in which a relation has base facts, or could have some."""
     execution = workspace.execution(Program(()), Usage(lasting=True))
     cause = execution.validity.broken.get(name)
@@ -215,7 +224,7 @@ def _has_data(execution: Execution, name: str) -> bool:
     return name in execution.inputs or bool(texts.facts(name) or texts.computed(name))
 
 
-def _behind(workspace: Workspace, name: str) -> dict[str, None]:
+def _behind(workspace: Changeable, name: str) -> dict[str, None]:
     """The relations that a relation's rules read, and those that these read."""
     reads: dict[str, set[str]] = {}
     for statement in workspace.texts.outline():
@@ -231,7 +240,7 @@ def _behind(workspace: Workspace, name: str) -> dict[str, None]:
     return found
 
 
-def _take_back(workspace: Workspace, execution: Execution, name: str, given: Relation) -> Relation:
+def _take_back(workspace: Changeable, execution: Execution, name: str, given: Relation) -> Relation:
     """Deletes the base facts of a relation whose first columns are those of a `given` row; returns
     them."""
     schema, catalog, inputs = execution.checked.schemas[name], workspace.catalog, execution.inputs

@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.account import trim
 from gdatalog.cancellation import Watch
-from gdatalog.deleting import retract
+from gdatalog.deleting import Changeable, retract
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.texts import KeptRules
@@ -44,7 +44,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.user_settings import changed
 
 
-class Workspace(Session):
+class Workspace(Changeable):
     """The state of a database, and the session of the call whose turn it is to write. What it holds
     changes by assigning another `catalog`, so an interrupted call leaves it as it was."""
 

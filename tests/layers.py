@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "deleting": STATE,
+    "deleting": STATE | {"session"},
     "data_calls": STATE | {"result", "workspace", "relations", "prepared", "deleting", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
@@ -108,7 +108,6 @@ FOR_TYPES: dict[str, set[str]] = {
     "patterns": {"progress", "result"},
     "pattern_queries": {"progress", "result"},
     "report": {"result"},
-    "deleting": {"workspace"},
     "saving": {"session", "workspace"},
 }
 # Imports that point upwards, by module, each with its reason.
