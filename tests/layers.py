@@ -174,7 +174,7 @@ ORDER = {
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj partitioned fresh gather sinks level_lists
+        __init__ ops frontier failures lftj partitioned fresh distinct_rows gather sinks level_lists
         expansion generation reduction levelwise
     """,
     "gpu_ops": """
