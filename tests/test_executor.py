@@ -12,6 +12,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.expansion import FrontierExpansion
+from gdatalog.parser import parse
 from gdatalog.plan.effects import without
 from gdatalog.plan.join_plan import (
     Apply,
@@ -25,6 +26,7 @@ from gdatalog.plan.join_plan import (
     Seek,
     Slot,
 )
+from tests.oracle import evaluate
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -232,3 +234,41 @@ def test_rows_that_read_the_same_meet_their_lists_once(
     assert any(found) == alike or chunk is not None
     counted = answers(f"n(count(), max(y)) <- {body}.", chunk=chunk, **data)
     assert counted == {(len(expected), max(y for _, y, _ in expected))}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("chunk", [None, 7])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "r(x, a, b, c) <- e(x, k), of(k, a, b, c).",
+        "r(x, a, c) <- e(x, k), of(k, a, b, c), b != 1, c < x + 3.",
+        "r(k, sum(c), count()) <- e(_, k), of(k, _, _, c).",
+        "r(x, a, y) <- e(x, k), of(k, a, _, _), e(y, a).",
+    ],
+)
+def test_lists_of_one_value_extend_rows_in_place(
+    rule: str, chunk: int | None, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each row of a level has one value, no lists are expanded, and answers are the same."""
+    of = [(k, 5 * k % 7, k % 3, k * k % 11) for k in range(9)] + [(4, 9, 9, 9)] * twice
+    data = {"e": random_pairs(12, 60), "of": of}
+    extended: list[bool] = []
+    plain = FrontierExpansion._one_each
+
+    def counted(self: FrontierExpansion, step: Join) -> bool:
+        extended.append(plain(self, step))
+        return extended[-1]
+
+    db = gd.connect()
+    db.workspace.chunk_rows = chunk
+    for name, rows in data.items():
+        db[name] = rows
+    monkeypatch.setattr(FrontierExpansion, "_one_each", counted)
+    found = db.query(rule, strategy="levelwise").fetchall()
+    assert any(extended) or "k, a, b, c" not in rule
+    monkeypatch.setattr(FrontierExpansion, "_one_each", lambda self, step: False)
+    assert sorted(found) == sorted(answers(rule, chunk=chunk, **data)) and found
+    kinds = {"e": ("int",) * 2, "of": ("int",) * 4}
+    facts = {"e": [tuple(row) for row in data["e"].tolist()], "of": of}
+    assert set(found) == set(evaluate(parse(rule), facts, kinds)["r"])

@@ -76,6 +76,9 @@ class FrontierExpansion(FrontierLists):
         if self.frontier.most == 1 and not tests and not step.cuts and self._only_roots(step):
             yield from self._all_roots(step, self.roots(step)[0].values)
             return
+        if not tests and self._one_each(step):
+            yield self._with_values(step)
+            return
         once = self._shared(step, tests)
         choices, tests = (self.choices(step), tests) if once is None else ([once], ())
         fused = self._fused(step, choices, tests, "expand")
@@ -93,6 +96,30 @@ class FrontierExpansion(FrontierLists):
             with work.within(done / rows, (done + frontier.most) / rows):
                 yield from self._expand(step, frontier, lists, tests)
             done += frontier.most
+
+    def _one_each(self, step: Join) -> bool:
+        """Whether each row has one value, in the list of the step's only participant."""
+        frontier, limits = self.frontier, self.walk.limits
+        if step.cuts or step.reuse is not None or len(step.participants) != 1:
+            return False
+        (part,) = step.participants
+        if self.ops.fused is not None or part.depth == 0 or part.trie in frontier.sought:
+            return False
+        trie = self.walk.tries[part.trie]
+        few = frontier.most <= limits.chunk and trie.weights is None
+        return few and trie.levels[part.depth].one_each
+
+    def _with_values(self, step: Join) -> Frontier:
+        """The same rows with these values, so that earlier columns need not be gathered. The child
+        is no level of lists that other steps may reuse."""
+        (part,), size = step.participants, self.frontier.most
+        self.walk.limits.look(size)
+        self.tried += size
+        nodes = self.frontier.column(part.trie)
+        values = self.walk.tries[part.trie].levels[part.depth].values[nodes]
+        child = self.frontier.adding({step.variable: values})
+        self._add_nodes(step, child, {0: nodes})
+        return child
 
     def _parts(
         self, given: Sequence[Lists]

@@ -86,6 +86,12 @@ class TrieLevel:
         return int(lengths.max()) if len(lengths) else 0
 
     @cached_property
+    def one_each(self) -> bool:
+        """Whether each list has one value: then an entry has the number of its list."""
+        lists = len(self.offsets) - 1
+        return len(self.values) == lists and self.longest <= 1 and int(self.offsets[0]) == 0
+
+    @cached_property
     def squares(self) -> int:
         """The sum of the squares of the lists' lengths: how many pairs of values of one list."""
         lengths = self.xp.diff(self.offsets).astype(self.xp.int64)
