@@ -144,8 +144,10 @@ def _value(call: Window, row: Row, rows: list[Row], group: list[str], terms: lis
     if call.name == "running_sum":
         return sum(other[str(call.args[0])] or 0 for other in peers[: at + 1])
     other = at - 1 if call.name == "lag" else at + 1
-    item, default = call.args
-    return peers[other][str(item)] if 0 <= other < len(peers) else row[str(default)]
+    item, *default = call.args
+    if 0 <= other < len(peers):
+        return peers[other][str(item)]
+    return row[str(default[0])] if default else None
 
 
 def picked(call: Any, envs: Iterable[Row], value: Callable[[Expr, Row], Any]) -> list[Any]:

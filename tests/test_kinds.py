@@ -183,6 +183,7 @@ def test_polars_and_arrow() -> None:
             "u": pl.Series([1, 2], dtype=pl.UInt64),
             "f": pl.Series([0.5, 1.0], dtype=pl.Float32),
             "c": pl.Series(["a", "b"], dtype=pl.Categorical),
+            "s": pl.Series(["", "b"]),
             "d": times.cast(pl.Date),
             "h": pl.Series([dt.timedelta(hours=1), dt.timedelta(0)]).cast(pl.Duration("ms")),
             "t": times.cast(pl.Datetime("ms")),
@@ -193,10 +194,13 @@ def test_polars_and_arrow() -> None:
         db["t"] = frame
         assert db["t"].sorted().to_polars().equals(frame)
         assert db["t"].to_polars().schema == frame.schema
+        db["n"] = nulls = pl.concat([frame, frame.clear(1)])
+        assert db["n"].sorted().to_polars().equals(nulls)
+        assert db["n"].to_polars().schema == frame.schema
         db["a"] = table = frame.to_arrow().cast(pa.schema(
             [(name, kind) for name, kind in zip(frame.columns, [
                 pa.int16(), pa.uint64(), pa.float32(), pa.dictionary(pa.int32(), pa.large_string()),
-                pa.date32(), pa.duration("ms"), pa.timestamp("ms"),
+                pa.string_view(), pa.date32(), pa.duration("ms"), pa.timestamp("ms"),
                 pa.timestamp("us", "Asia/Tokyo"),
             ], strict=True)]
         ))  # fmt: skip

@@ -37,6 +37,13 @@ def written_digits(values: Iterable[Any]) -> int:
 
 def decimal_column(values: Sequence[Any] | Array, scale: int, place: DataPlace) -> Array:
     """The scaled ints of Python's decimals, ints and texts, and of floats as they are written."""
+    if set(map(type, values)) == {Decimal}:
+        try:
+            ints = _ints(pa.array(values, pa.decimal128(38, scale)))
+        except pa.ArrowInvalid:
+            ints = None  # one does not fit: which?
+        if ints is not None:
+            return ints
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
         if isinstance(value, float):

@@ -67,16 +67,15 @@ def _arrow_column(found: TypeName, column: Column, kind: Kind | None = None) -> 
         inner = Kind("", None if kind is None else kind.zone, wanted.value_type)
         coded = _arrow_column(found, column, inner).dictionary_encode()
         return coded.cast(pa.dictionary(wanted.index_type, wanted.value_type, wanted.ordered))
-    if isinstance(column, NullableColumn):
-        values = _arrow_column(found, column.values, kind)
-        nulls = pa.scalar(None, values.type)  # Arrow may widen decimals here
-        return pc.if_else(pa.array(column.missing), nulls, values).cast(values.type)
+    present = column.values if isinstance(column, NullableColumn) else column
     if wanted is not None and found == "int" and pa.types.is_decimal(wanted):
-        return decimals.to_arrow(column, 0).cast(wanted)
-    values = _own_column(found, column)
-    if wanted is None or values.type == wanted:
-        return values
-    return values.cast(wanted)
+        values = decimals.to_arrow(present, 0)
+    else:
+        values = _own_column(found, present)
+    if isinstance(column, NullableColumn):
+        nulls = pa.scalar(None, values.type)  # Arrow may widen decimals here
+        values = pc.if_else(pa.array(column.missing), nulls, values).cast(values.type)
+    return values if wanted is None or values.type == wanted else values.cast(wanted)
 
 
 def _own_column(kind: TypeName, column: Array | TextColumn) -> pa.Array:
@@ -311,7 +310,9 @@ _TIMES: dict[TypeName, str] = {
 
 
 # What stands for a null in arrays of these kinds; others become objects, with None.
-_WITH_NULLS = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT"), "O": None}
+_WITH_NULLS = {
+    "f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT", "ns"), "O": None,
+}  # fmt: skip
 
 
 def to_rows(table: Table) -> list[Row]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.values import NULL
@@ -28,7 +28,7 @@ def summary_of(
         column = np.concatenate(keys) if keys else np.empty(0, np.int32)
         null = bool(relation.nullable) and relation.nullable[at]
         nulls.append(int(np.count_nonzero(column == NULL)) if null else 0)
-        distinct = np.unique(column)
+        distinct = sorted_set(column)
         distinct = distinct[: len(distinct) - (nulls[-1] > 0)]  # a null's key is the greatest
         counts.append(len(distinct))
         if kind == "symbol":  # the order of codes has no meaning

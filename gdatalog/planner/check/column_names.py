@@ -118,7 +118,7 @@ class ColumnNames:
     def with_row_id(self, atom: s.Atom) -> s.Atom:
         """An atom of a body, with a `_` for hidden row numbers that it leaves out."""
         schema = self.catalog.relations[atom.name].schema
-        if schema is None or len(atom.args) != schema.shown:
+        if schema is None or not len(atom.args) == schema.shown < schema.arity:
             return atom
         return replace(atom, args=(*atom.args, s.Wildcard(atom.span)))
 

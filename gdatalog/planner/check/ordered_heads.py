@@ -13,7 +13,8 @@ is, with relations that no program can name,
 
 A function that picks values of each group, such as `top`, has rows of the group's terms and of what
 it reads; other aggregates of the head have a relation too, and the rule joins them by the group. A
-statistic such as `median` has what it reads, and the number of matches with that.
+statistic such as `median` has what it reads, and the number of matches with that. If the body is an
+atom of different variables, its own rows are read.
 Only the rules in the middle have a head that depends on an order: all its terms are variables, and
 so is what its functions read, or constants and parameters.
 """
@@ -64,7 +65,8 @@ def split_ordered(
             statements.append(statement)
         elif statement not in done.values():
             done.update((head.name, statement) for head in statement.heads if _calls(head))
-            before, split = len(errors), HeadSplit(statement, columns, errors)
+            before = len(errors)
+            split = HeadSplit(_placed(statement, columns, errors), columns, errors)
             plain = tuple([head for head in statement.heads if not _calls(head)])
             for head in statement.heads:
                 if head not in plain:
@@ -180,7 +182,10 @@ class HeadSplit:
         """Whether a function is written as it should be."""
         count, ordered = _SHAPES[call.name]
         keys, parted = _keys(call), call.partition if isinstance(call, s.Window) else ()
-        wrong = len(call.args) != count or (ordered is not None and bool(keys) != ordered)
+        least = count - (call.name in ("lag", "lead"))
+        wrong = not least <= len(call.args) <= count or (
+            ordered is not None and bool(keys) != ordered
+        )
         wrong = wrong or (bool(parted) and call.name in PICKS)
         if not wrong and call.name in ("top", "string_agg", "quantile"):  # a number, a separator
             wrong = not _is_given(call.args[0 if call.name == "top" else 1])
@@ -221,6 +226,8 @@ class HeadSplit:
         for call in calls:
             args, parted = list(map(resolved, call.args)), list(map(resolved, call.partition))
             keys = [resolved(key) for _, key in call.rest]
+            if len(args) < _SHAPES[call.name][0]:  # lag and lead without a value of their own
+                args.append(s.Null(None, call.span))
             for expr in (*args, *keys, *parted):
                 for part in _parts(expr, lambda part: part in terms.exprs or _is_aggregate(part)):
                     if isinstance(part, s.Var) and part not in own:
@@ -269,7 +276,7 @@ class HeadSplit:
         body, every = _with_all_named(body)
         group = keys.variables()
         found: list[s.Literal] = []
-        if others.exprs or len(calls) > 1:
+        if (others.exprs or len(calls) > 1) and not _is_plain(body):
             body = self._add(s.Atom(f"{head.name}~body", every, head.span), body)
         if others.exprs:
             name = f"{head.name}~groups"
@@ -311,11 +318,11 @@ class HeadSplit:
         else:
             down, kind = (kind == "arg_max",), "top"
             targets = [s.Const("int", 1, call.span), *map(terms.add, call.args)]
-        name = f"{head.name}rows"
-        self._add(s.Atom(name, (*terms.exprs, *weighed), head.span), body)
         picked: Any = s.HeadAggregate(kind, tuple(targets), call.span, 0, down)
-        read = (*terms.variables(), *(targets[-1:] if weighed else ()))
-        self._add(replace(head, args=(*head.args, picked)), s.Atom(name, read, head.span))
+        if not (_is_plain(body) and set(terms.exprs) <= set(every)):
+            rows = self._add(s.Atom(f"{head.name}rows", (*terms.exprs, *weighed), head.span), body)
+            body = replace(rows, args=(*terms.variables(), *(targets[-1:] if weighed else ())))
+        self._add(replace(head, args=(*head.args, picked)), body)
 
     # ---------------------------------------------------------------------------------- rules
 
@@ -325,6 +332,13 @@ class HeadSplit:
 
     def _fail(self, message: str, span: Span, hint: str) -> None:
         self.errors.append(NameResolutionError(message, span, hint=hint))
+
+
+def _is_plain(body: s.Literal) -> bool:
+    """Whether it is an atom of different variables."""
+    if not isinstance(body, s.Atom):
+        return False
+    return len({arg.name for arg in body.args if isinstance(arg, s.Var)}) == len(body.args)
 
 
 def _is_given(expr: s.Expr) -> bool:
@@ -348,13 +362,26 @@ def _in_place(
     return change
 
 
+def _placed(rule: s.Rule, columns: ColumnNames, errors: list[Error]) -> s.Rule:
+    """The rule, whose body's atoms have all columns of their relations, by their place."""
+
+    known = columns.catalog.relations.keys() - columns.catalog.broken.keys()
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, s.Atom) and node.name in known:
+            return columns.with_row_id(columns.placed(node, errors))
+        return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, whole)
+
+    return rule if rule.body is None else replace(rule, body=whole(rule.body))
+
+
 def _with_all_named(body: s.Literal) -> tuple[s.Literal, tuple[s.Var, ...]]:
     """The body with a name for each `_` that is a variable of the rule, and all its variables."""
     numbers = count(1)
 
     def named(node: Any) -> Any:
         if isinstance(node, s.Wildcard):
-            return s.Var(f"_~{next(numbers)}", node.span)
+            return s.Var(f"_~r{next(numbers)}", node.span)
         return node if isinstance(node, s.Not | s.Aggregate) else rebuild(node, named)
 
     body = named(body)
