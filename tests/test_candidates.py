@@ -20,7 +20,7 @@ from gdatalog.plan.cells import sliced
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Join, JoinPlan
 from gdatalog.settings import Strategy
-from tests.cases import share
+from tests.cases import cases, share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.plan_check import check_rule_plan
 
@@ -126,7 +126,7 @@ def test_a_profile_counts_candidates(strategy: Strategy) -> None:
 edges = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=24)
 
 
-@settings(share(20), max_examples=20)
+@settings(share(20), max_examples=cases(20))
 @given(edges, edges, st.sampled_from(BODIES), st.sampled_from(["levelwise", "levelwise", "lftj"]))
 def test_answers_do_not_change(pairs: Pairs, arcs: Pairs, body: str, strategy: Strategy) -> None:
     names = "abcde" if "e)" in body.replace("E(", "") else "abcd"

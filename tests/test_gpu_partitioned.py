@@ -20,7 +20,7 @@ from gdatalog.gpu_ops import launch
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.lanes import TILES
 from tests import test_engine_oracle as oracle
-from tests.cases import share
+from tests.cases import SEEDS, share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
 from tests.test_partitioned import ONE_WORKLIST, SHAPES, draw
@@ -61,12 +61,13 @@ def fresh() -> Iterator[None]:
     followed.clear()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SHAPES],
 )
 def test_shapes(name: str) -> None:
-    for seed in (6, 18) if name in QUICK else range(8):
+    for seed in (6, 18) if name in QUICK else SEEDS:
         oracle.agrees_in(run, draw(SHAPES[name], seed))
     elsewhere = ("no rows to begin with", "generated", *ONE_WORKLIST)
     assert bool(followed) == (name not in elsewhere)

@@ -21,7 +21,7 @@ from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.walk import Walks
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
-from tests.cases import share
+from tests.cases import SEEDS, share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.driver import HostKernel
@@ -86,12 +86,13 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     return found
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MORE],
 )
 def test_shapes(name: str, ran: list[bool]) -> None:
-    for seed in (6, 13) if name in QUICK else range(8):
+    for seed in (6, 13) if name in QUICK else SEEDS:
         oracle.agrees_in(run, draw(MORE[name], seed))
     assert any(ran) == (name != "no rows to begin with")
 

@@ -19,7 +19,7 @@ from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.parser import parse
 from gdatalog.printer.nest_state import LoopText
 from tests import test_engine_oracle as oracle
-from tests.cases import share
+from tests.cases import cases, share
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, aggregate_programs, graph_programs, programs, string_programs
@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 # Every drawn program is several kernels, each compiled for it alone.
-FEW = settings(share(1), max_examples=6)
+FEW = settings(share(1), max_examples=cases(6, 4))
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
