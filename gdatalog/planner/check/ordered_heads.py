@@ -182,7 +182,9 @@ class HeadSplit:
         count, ordered = _SHAPES[call.name]
         keys, parted = _keys(call), call.partition if isinstance(call, s.Window) else ()
         least = count - (call.name in ("lag", "lead"))
-        wrong = not least <= len(call.args) <= count or (ordered is not None and bool(keys) != ordered)
+        wrong = not least <= len(call.args) <= count or (
+            ordered is not None and bool(keys) != ordered
+        )
         wrong = wrong or (bool(parted) and call.name in PICKS)
         if not wrong and call.name in ("top", "string_agg", "quantile"):  # a number, a separator
             wrong = not _is_given(call.args[0 if call.name == "top" else 1])
