@@ -1,4 +1,4 @@
-"""The methods of `Database` that load, insert and drop data."""
+"""The methods of `Database` that load, insert, delete and drop data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.errors import UsageError
+from gdatalog.parser.words import check_relation_name
 from gdatalog.progress import OnProgress
 from gdatalog.records import replace
 from gdatalog.storage.load_options import LoadOptions, Nulls, checked
@@ -15,7 +16,7 @@ from gdatalog.values import plain
 
 if TYPE_CHECKING:
     from gdatalog.prepared import Inserter
-    from gdatalog.relations import Inserted
+    from gdatalog.relations import Deleted, Inserted
     from gdatalog.workspace import Workspace
 
 
@@ -193,6 +194,51 @@ class DataCalls:
 
         options = LoadOptions(None, None, nulls, None, {} if fill is None else fill, row_id)
         return Inserter(self.workspace, self.call, plain(name), options)
+
+    def delete(
+        self,
+        what: str,
+        rows: Any = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Deleted:
+        """Delete rows of a relation: those of `rows`, or those that match.
+
+        `rows` is data as in `insert`; its columns match as there, and a null is equal to a null.
+        Without `rows`, `what` is an atom of the relation, which may be followed by conditions:
+        the rows of its matches go. `params` gives values to `$name`s.
+
+        Rows that were loaded or inserted go, rows that `.input` read, and facts of programs; what
+        rules derive goes when they no longer derive it. The returned value has the number of
+        `rows` that went, and of given rows that were not there (`missing`), which is no error.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (3, 4), (9, 9)]
+        >>> _ = db.run("path(x, z) <- E(x, z) ; path(x, y), E(y, z).")
+        >>> db.delete("E", [(1, 2), (5, 6)])
+        E: 1 row deleted, 1 not there
+        >>> db.delete("E(x, _), x > $most", params={"most": 5}).rows
+        1
+        >>> db["path"].sorted().fetchall()
+        [(2, 3), (2, 4), (3, 4)]
+        """
+        what = plain(what)
+        with self.call(on_progress), self.workspace.rollback():
+            workspace = self.workspace
+            workspace.check_open()
+            from gdatalog.deleting import delete_rows, delete_where
+            from gdatalog.relations import Deleted
+
+            if rows is None:
+                name, gone = delete_where(workspace, what, params)
+                return Deleted(name, gone, 0, workspace.catalog.rules_of(name))
+            check_relation_name(what)
+            if params is not None:
+                raise UsageError("params= is for a condition, and rows have none")
+            gone, missing = delete_rows(workspace, what, self._shared(rows))
+            return Deleted(what, gone, missing, workspace.catalog.rules_of(what))
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
         """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.

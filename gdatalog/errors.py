@@ -232,54 +232,80 @@ def _same_error(kind: type[Error], message: str, attributes: dict[str, object]) 
 
 
 class ParseError(Error):
+    """The text cannot be parsed."""
+
     kind = "syntax error"
 
 
 class NameResolutionError(Error):
+    """There is no such relation, column, function or parameter."""
+
     kind = "name error"
 
 
 class TypeMismatchError(Error):
+    """Two types, or two numbers of columns, disagree."""
+
     kind = "type error"
 
 
 class SafetyError(Error):
+    """A variable is not bound."""
+
     kind = "unsafe rule"
 
 
 class StratificationError(Error):
+    """There is a negation or an aggregate in a cycle."""
+
     kind = "not stratified"
 
 
 class DataError(Error):
+    """Data cannot be read or does not fit; with file, line and column."""
+
     kind = "data error"
 
 
 class EvaluationError(Error):
+    """A value cannot be computed: a division by zero, a sum beyond 64 bits, an endless `min`."""
+
     kind = "evaluation error"
 
 
 class DeviceError(Error):
+    """A requested GPU cannot be used; the error says how to fix that."""
+
     kind = "device error"
 
 
 class MemoryLimitError(Error, MemoryError):
+    """A query needs more memory than it may use; the error says what was largest."""
+
     kind = "memory limit"
 
 
 class TimeLimitError(Error, TimeoutError):
+    """A call took longer than its `timeout`; the error says what it was doing."""
+
     kind = "time limit"
 
 
 class RowLimitError(Error):
+    """An answer has more rows than `max_rows`."""
+
     kind = "row limit"
 
 
 class UsageError(Error):
+    """The arguments of a call are wrong."""
+
     kind = "usage error"
 
 
 class Interrupted(Error):
+    """`db.interrupt()` ended the call."""
+
     kind = "interrupted"
 
 

@@ -127,6 +127,23 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """The result of a deletion: the number of `rows` that went, of given rows that were not there
+    (`missing`), and of rules that also define the relation."""
+
+    relation: str
+    rows: int
+    missing: int
+    rules: int
+
+    def __repr__(self) -> str:
+        text = f"{brief(self.relation)}: {count(self.rows, 'row')} deleted"
+        text += f", {self.missing:,} not there" * bool(self.missing)
+        beside = f"; its {count(self.rules, 'rule')} may still derive them"
+        return text + beside * bool(self.rules)
+
+
+@dataclass(frozen=True, slots=True)
 class RelationEntry:
     """A relation in a listing: its rows, if known without evaluation, and its origin.
 

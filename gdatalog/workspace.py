@@ -11,6 +11,7 @@ from typing import Any
 
 from gdatalog.account import trim
 from gdatalog.cancellation import Watch
+from gdatalog.deleting import retract
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.texts import KeptRules
@@ -27,7 +28,7 @@ from gdatalog.errors import Caution, DataError, NameResolutionError, UsageError
 from gdatalog.loading import Loader
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.fact_statements import one_by_one
-from gdatalog.parser.syntax import Decl
+from gdatalog.parser.syntax import Decl, Retract
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import caution_of
@@ -315,7 +316,20 @@ class Workspace(Session):
         statements may follow, a relation without data causes no warning.
 
         `ends`: whether no call follows the program's own queries.
+
+        Retractions are run before, over what the database holds.
         """
+        retractions = [each for each in program.statements if isinstance(each, Retract)]
+        if retractions:
+            rest = [each for each in program.statements if not isinstance(each, Retract)]
+            program = Program(tuple(rest))
+            with self.rollback():
+                gone = retract(self, retractions, program, params)
+                execution = self.keep(
+                    program, key, params, folders, reports, strategy, ends, passes
+                )
+                execution.retractions, execution.retracted = retractions, gone
+                return execution
         before, home = self.texts, folders or self.catalog.folders
         if key is not None:
             own = {key: program.statements}

@@ -33,7 +33,7 @@ class Peers:
             return ""
         with gd.connect() as db:
             db.load("answer", rows, columns=names)
-            return f"{db['answer'].sorted()}\n"
+            return f"{db['answer'].sorted().format(20)}\n"  # as at the prompt
 
     def _sql(self) -> Callable[[str], Rows]:
         import duckdb

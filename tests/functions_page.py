@@ -12,6 +12,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import gdatalog as gd
+from gdatalog.decimals import scale_of
 from gdatalog.plan.function_help import HELP, OF_HEADS, Help
 from gdatalog.plan.functions import ALIASES, FUNCTIONS
 from gdatalog.shell.editor.signatures import shape
@@ -51,7 +52,8 @@ def value_of(db: gd.Database, entry: Help) -> str:
         ((value,),) = found.fetchall()
         kind: Any = found.dtypes[0]
         number = value.value if kind in ("timestamp", "duration") else value
-        return f"`{constant_text(kind, number)}`"
+        shown = str(value) if scale_of(kind) else constant_text(kind, number)
+        return f"`{shown}`"
     term, keys = entry.example, "city"
     if entry.section == "Windows":
         keys, term = "city, month, amount", term.replace("order", "partition by city order")

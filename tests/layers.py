@@ -30,8 +30,8 @@ ENGINE = LANGUAGE | {
 STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
     "options", "user_settings", "present", "conversions", "result", "report", "loading", "session",
-    "workspace", "relations", "asking", "prepared", "saving", "starting", "turns", "data_calls",
-    "database",
+    "workspace", "relations", "asking", "prepared", "deleting", "saving", "starting", "turns",
+    "data_calls", "database",
     "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -83,12 +83,13 @@ MAY_IMPORT = {
     "report": ENGINE | {"options"},
     "loading": ENGINE,
     "session": STATE,
-    "workspace": STATE | {"session"},
+    "workspace": STATE | {"session", "deleting"},
     "saving": STATE,
     "relations": STATE | {"present", "result", "session"},
     "asking": STATE | {"present", "result", "session", "relations"},
     "prepared": STATE | {"present", "result", "session", "workspace", "relations", "asking"},
-    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "saving"},
+    "deleting": STATE,
+    "data_calls": STATE | {"result", "workspace", "relations", "prepared", "deleting", "saving"},
     "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
@@ -107,6 +108,7 @@ FOR_TYPES: dict[str, set[str]] = {
     "patterns": {"progress", "result"},
     "pattern_queries": {"progress", "result"},
     "report": {"result"},
+    "deleting": {"workspace"},
     "saving": {"session", "workspace"},
 }
 # Imports that point upwards, by module, each with its reason.
@@ -174,8 +176,8 @@ ORDER = {
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj partitioned fresh gather sinks level_lists
-        expansion generation reduction levelwise
+        __init__ ops frontier failures lftj partitioned fresh distinct_rows gather sinks
+        level_lists expansion generation reduction levelwise
     """,
     "gpu_ops": """
         __init__ cpp_types heads steady lanes teams cpp graph context driver_library

@@ -49,7 +49,7 @@ from tests.oracle_heads import (
     is_aggregate,
     reads,
 )
-from tests.oracle_normal import Gen, Neg, Normaliser, Opt, RangeOf, names, outer_names
+from tests.oracle_normal import ARGUMENT, Gen, Neg, Normaliser, Opt, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_ordered import PICKS, WINDOWS, calls, each_choice, picked, window_rows
 from tests.oracle_values import (
@@ -401,16 +401,21 @@ class Oracle:
     def assign(self, name: str, path: Expr, value: Any, env: Env) -> Iterator[tuple[Env, int]]:
         """Bind `name`, the one unbound variable of `path`, so that `path` has the value."""
         target = value if not isinstance(value, Expr) else self.value(value, env)
+        joins = isinstance(value, Var) and value.name.startswith(ARGUMENT)
         while not isinstance(path, Var):
             assert isinstance(path, FunctionCall) and isinstance(target, int | Ts | Dur | None)
             if len(path.args) == 1:
                 path, target = path.args[0], apply("-", [target])
             elif name in names(path.args[0]):
                 other = self.value(path.args[1], env)
+                if joins and other is None:
+                    return
                 target = apply("-" if path.name == "+" else "+", [target, other])
                 path = path.args[0]
             else:
                 other = self.value(path.args[0], env)
+                if joins and other is None:
+                    return
                 target = apply("-", [target, other] if path.name == "+" else [other, target])
                 path = path.args[1]
         yield {**env, name: target}, OK

@@ -70,6 +70,7 @@ class RangeOf:
     args: tuple[Expr, ...]
 
 
+ARGUMENT = "%="  # begins the names of what expressions in atoms must be equal to
 _numbers = count(1)
 
 
@@ -166,7 +167,7 @@ class Normaliser:
             if isinstance(arg, (Var, Const, Param)):
                 plain.append(arg)
             else:
-                plain.append(Var(fresh()))
+                plain.append(Var(fresh(ARGUMENT)))
                 equations.append(Compare(plain[-1], (("=", arg),)))
         return [Atom(name, tuple(plain)), *equations]
 

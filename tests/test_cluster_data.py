@@ -332,3 +332,13 @@ def test_undoing_brings_nothing_back_that_lay_on_other_workers(
     assert [line.partition(":")[0] for line in told if "revert" in line] == [
         *["reverted"] * 3, "nothing to revert",
     ]  # fmt: skip
+
+
+def test_deletions(db: gd.Database) -> None:
+    edges("E")
+    db["E"] = "E"
+    with pytest.raises(gd.Error, match="lie on the workers of a cluster, and are not deleted"):
+        db.delete("E(0, _)")
+    db.workspace.force(spread="never")
+    db["F"] = [(1, 2), (2, 3)]
+    assert db.delete("F(x, _), E(x, _), x > 1").rows == 1 and len(db["F"]) == 1

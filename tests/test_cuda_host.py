@@ -108,7 +108,15 @@ WRONG = {
         "i32 own[4] = {0, 0, 0, 0}; own[values[0] + 3] = 1; values[0] = own[0];",
         "outside of a thread's own array",
     ),
-    "null": ("i32* none = nullptr; *none = 1;", "a pointer that is null"),
+    "null": ("i32* none = nullptr; *none = 1;", "thread .* ended with signal 11"),
+    "far_outside": (
+        "i32* far = &values[0] + ((i64)values[0] << 60); *far = 1;",
+        "thread .* ended with signal",
+    ),
+    "badly_aligned": (
+        "*(i32*)((char*)&values[0] + values[0]) = 1;",
+        "a pointer that is badly aligned",
+    ),
     "long_frame": (
         "i32 much[1 << 20]; for (int i = 0; i < 1 << 20; i++) much[i] = i; values[0] = much[7];",
         "used up its stack",

@@ -108,13 +108,28 @@ class Edits(RuleBasedStateMachine):
         self.data[name] = given
         self.state_no_more(name)
 
-    @rule(name=names, at=st.integers(0, 100))
-    def delete(self, name: str, at: int) -> None:
-        if self.data[name]:
-            self.data[name].remove(sorted(self.data[name])[at % len(self.data[name])])
-            del self.db[name]
-            self.db[name] = array(name, self.data[name])
-            self.state_no_more(name)
+    @rule(name=names, data=st.data())
+    def delete(self, name: str, data: st.DataObject) -> None:
+        given = set(data.draw(EDIT[name]))
+        self.db.delete(name, array(name, given))
+        self.no_more(name, given)
+
+    @rule(name=names, first=number)
+    def delete_where(self, name: str, first: int) -> None:
+        others = ", _" * (len(TYPES[name]) - 1)
+        gone = set(self.db.query(f"?- {name}(x{', y, z'[: len(others)]}), x = {first}.").fetchall())
+        self.db.delete(f"{name}(x{others}), x = $first", params={"first": first})
+        self.no_more(name, gone)
+
+    def no_more(self, name: str, gone: set[Row]) -> None:
+        """Rows have gone, and facts of texts with them."""
+        self.data[name] -= gone
+        self.changed.add(name)
+        for key, text in self.texts.items():
+            for row in gone:
+                text = text.replace(f" {name}({', '.join(map(str, row))}).", "")
+                text = text.removeprefix(f"{name}({', '.join(map(str, row))}).")
+            self.texts[key] = text
 
     def state_no_more(self, name: str) -> None:
         """The facts of a relation have gone with its data."""

@@ -25,6 +25,7 @@ LEFT_OUT = [
     ("parser/tokens", None, ELSEWHERE),
     ("planner/check/column_names", None, ELSEWHERE),
     ("planner/check/names", None, ELSEWHERE),
+    ("planner/check/null_places", None, ELSEWHERE),
     ("planner/check/ordered_heads", None, ELSEWHERE),
     ("planner/check/scopes", None, ELSEWHERE),
     ("planner/check/types", "nothing says which type the parameter", "it takes `db.prepare`"),

@@ -38,7 +38,7 @@ CHARACTERS = " \t\n\0aZ_09.,;:()[]{}<>=!?-+*/%^\"'\\$@#&|~é\u2028\ud7ff🙂"
 WORDS = ["not", "true", "inf", "_", "0", "-1", "9223372036854775807", "1e308", '""', "count",
          "min", "sum", "range", "distinct", "in", "x", "to_number", "match", "/", "%", "^", "<-",
          "?-", ".", "!", ";", ".decl", ".input", ".limitsize", "$p", "@2026-01-01",
-         "null", "optional"]  # fmt: skip
+         "null", "optional", "retract", "where"]  # fmt: skip
 VALUES = {
     "number": ["0", "1", "2", "7", "9223372036854775807", "0.5", '"a"'],
     "text": ['""', '"a"', '"("', '"%"', '"1"', "1"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from gdatalog.cluster.rows.shuffle import owner_of
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.device import CPU
+from gdatalog.executors import gather
 from gdatalog.executors.gather import Gathering
 from gdatalog.limits import Limits
 from gdatalog.plan.join_plan import Gather, Slot
@@ -96,3 +98,30 @@ def test_each_group_has_one_owner(symbols: SymbolTable) -> None:
     assert all(found)
     assert sum(map(len, found)) == len({key for part in found for key in part})
     assert {**found[0], **found[1], **found[2]} == expected(symbols, range(6), 50)
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_rows_that_are_groups_of_their_own_are_grouped_once(
+    symbols: SymbolTable, weighed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are not grouped after one in which most rows are alone, until merging finds equal
+    ones."""
+    found, grouped = [], list[list[int]]()
+    plain = CPU.ops.group_rows
+    for many in (1 << 60, 1):
+        grouped.append([])
+
+        def counted(keys: Any, size: int, calls: list[int] = grouped[-1]) -> Any:
+            calls.append(size)
+            return plain(keys, size)
+
+        monkeypatch.setattr(gather, "MANY", many)
+        monkeypatch.setattr(CPU.ops, "group_rows", counted)
+        rng, whole = np.random.default_rng(5), empty(symbols)
+        for chunk in range(40):
+            keys = rng.integers(0, 40 if chunk in (1, 20) else 10**9, 10), np.zeros(10, dtype=int)
+            columns = {"v": rng.integers(-9, 1 << 56, 10), "t": rng.integers(0, 5, 10)}
+            whole.add(keys, 10, columns, rng.integers(1, 9, 10) if weighed else None)
+        found.append(finished(whole))
+    assert found[0] == found[1] and 350 < len(found[0]) < 400
+    assert len(grouped[1]) < 6 and len(grouped[0]) > 40

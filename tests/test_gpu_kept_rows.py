@@ -62,10 +62,14 @@ def test_rows_are_made_once(
         assert ("recode_rows(t, v0_1" in sources) == (share != 2)
 
 
-@pytest.mark.parametrize("least", [0, 1 << 60])
-def test_edges_are_put_in_order_once(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their second ends, whose lists tiles then hold; without room for that, as they are."""
+@pytest.mark.parametrize(("least", "of_tile", "blocks"), [(0, 1, 2), (1 << 60, 1 << 20, 1)])
+def test_edges_are_put_in_order_once(
+    least: int, of_tile: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their second ends, whose lists tiles then hold; without room for that, as they are. Few
+    edges leave fewer blocks."""
     monkeypatch.setattr(kept_lists, "LEAST_TURNED", least)
+    monkeypatch.setattr(launch, "OF_TILE", of_tile)
     made: list[int] = []
     plain = kept_lists.turned
 
@@ -84,6 +88,7 @@ def test_edges_are_put_in_order_once(least: int, monkeypatch: pytest.MonkeyPatch
         found = []
         for _ in range(2):
             found += db.query(text).fetchall()
+            assert [made.grid for made in device.walks._launches.values()] == [blocks]
             device.walks.drop_launches()
             db.workspace.results.clear()
         assert found == 2 * expected

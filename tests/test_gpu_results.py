@@ -423,6 +423,14 @@ def test_errors_are_those_of_the_host(db: gd.Database, column: Any, told: str) -
     assert str(there.value) == str(here.value)
 
 
+def test_deleted_rows_leave_the_device(db: gd.Database) -> None:
+    db["E"] = EDGES
+    assert set(db.query(TRIANGLES).fetchall()) == triangles()
+    gone = [(a, b) for a, b in EDGES if a < 2]
+    assert db.delete("E", gone).rows == len(gone)
+    assert set(db.query(TRIANGLES).fetchall()) == {row for row in triangles() if row[0] > 1}
+
+
 @pytest.mark.parametrize("values", [[1.5, None, -2.0], np.array(["2020", "NaT"], "datetime64[s]")])
 def test_nulls_are_kept_as_on_the_host(db: gd.Database, values: Any) -> None:
     db["R"] = {"x": Series(values)}

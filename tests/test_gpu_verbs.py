@@ -417,7 +417,8 @@ REALS = np.array([-math.inf, -1e300, -2.5, -1, 0, 0.5, 1, 7.25, 9.3e18, 2.0**63,
 
 OF_TWO = {*"+*/%^", "band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
 LAST_BIT = {"exp", "log", "^"}  # in which processors differ
-OF_TWO |= {"min", "max", "seconds_between"}
+OF_TWO |= {"+!", "-!", "*!", "min", "max", "seconds_between"}
+OF_TENS = {"floored", "rounded", "unscaled", "round_to", "to_decimal"}  # and a power of ten
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "bool"])
@@ -430,11 +431,13 @@ def test_functions(kind: Any) -> None:
     symbols = SymbolTable()
     functions, values = table[kind]
     pairs = [part.ravel() for part in np.meshgrid(values, values)]
+    scaled = [pairs[0], 10 ** (np.arange(len(pairs[0])) % 7).astype(values.dtype)]
     for name in [*functions, "min", "max"]:
         if kind == "bool" and name in ("min", "max"):
             continue
-        counts = (1, 2) if name == "-" else (2,) if name in OF_TWO else (1,)
-        for args in (pairs[:count] for count in counts):
+        counts = (1, 2) if name == "-" else (2,) if name in OF_TWO | OF_TENS else (1,)
+        given_ = scaled if name in OF_TENS else pairs
+        for args in (given_[:count] for count in counts):
             wanted, bad = host_functions.call(name, args, kind, symbols, lambda text: None)
             found, failed = OPS.functions.call(name, [there(arg) for arg in args], kind)
             failed = np.zeros(len(wanted), dtype=bool) if failed is None else failed.get()

@@ -110,6 +110,25 @@ def test_on_a_device(taken: list[int]) -> None:
         assert not taken
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    ["n(count()) <- E(a, b), E(b, c), E(a, c).", "n(sum(c), min(b), count()) <- E(a, b), E(b, c)."],
+)
+def test_totals_of_given_rows(taken: list[int], text: str) -> None:
+    """A worker gives one row for all of its given rows, on the CPU and on a device."""
+    found = []
+    for hand_over, strategy in (("never", "levelwise"), ("always", "levelwise"), ("auto", "auto")):
+        taken.clear()
+        with opened(12, hand_over, strategy) as db:
+            if hand_over == "auto":
+                db.workspace.device = Gpu(HostDriver())
+            db["E"] = EDGES
+            found.append(db.query(text).fetchall())
+            assert bool(taken) == (hand_over != "never")
+    assert found[1:] == found[:1] * 2
+
+
 def test_a_strategy_that_was_chosen_runs_alone(taken: list[int]) -> None:
     taken.clear()
     with opened(3, "auto") as db:

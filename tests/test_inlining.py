@@ -154,7 +154,9 @@ def inline(text: str, data: Data, defined: set[str], number: Any) -> Relations:
     chosen = [name for name in schemas if random.random() < 0.6 and f".decl {name}(" not in text]
     decls = ""
     for name in chosen:
-        columns = ", ".join(f"c{at}: {kind}" for at, kind in enumerate(schemas[name].types))
+        types, nullable = schemas[name].types, schemas[name].nullable
+        kinds = [kind + "?" * any(nullable[at : at + 1]) for at, kind in enumerate(types)]
+        columns = ", ".join(f"c{at}: {kind}" for at, kind in enumerate(kinds))
         decls += f".decl {name}({columns}) inline\n"
     try:
         return run(decls + text, data, defined, None)

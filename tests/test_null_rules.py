@@ -209,3 +209,11 @@ def test_errors(db: gd.Database) -> None:
         db["k"] = [(1, None), (2, 2**63 - 1)]
     with pytest.raises(EvaluationError, match=r"is the key of a null"):
         db.query("p(x + 9223372036854775802) <- t(_, x, _).")
+    many = "".join(f"q({at}). " for at in range(99))
+    for text in (
+        "p(9223372036854775807) <- t(1, _, _).",
+        "p(9223372036854775807).",
+        f"{many}q({2**63 - 1}).",
+    ):
+        with pytest.raises(TypeMismatchError, match=r"is the key of a null"):
+            db.query(f"p(x) <- t(_, x, _). q(x) <- p(x). {text} ?- q(x).")

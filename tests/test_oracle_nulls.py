@@ -27,6 +27,10 @@ ANSWERS = {
     "p(a) <- likes(a, b), b in {2, 3}.": {(1,)},
     "p(a) <- likes(a, b), !b in {2, 3}.": {(2,)},
     "p(a) <- likes(a, b), !distinct(a, b).": {(2,)},
+    # so an expression of an atom has a value where one of its variables is solved for
+    "p(a, c) <- likes(a, b), person(b - c, _).": {(1, 1), (1, 0), (1, -1), (1, 2)},
+    "p(a, c) <- likes(a, c + 1).": {(1, 1), (1, 2), (2, None)},
+    "p(n) <- n = count : { likes(a, c + 1) ; likes(a, c) }.": {(4,)},
     # functions, but one, of a null are null
     "p(a, c) <- likes(a, b), c = b + 1.": {(1, 3), (1, 4), (2, None)},
     "p(a, coalesce(b, 0)) <- likes(a, b).": {(1, 2), (1, 3), (2, 0)},

@@ -339,6 +339,15 @@ def test_a_witness_that_cannot_be_there_is_not_looked_for_with_all_others() -> N
     assert tried < 60 * 60 * 5
 
 
+def test_witnesses_of_one_atom_are_looked_for_together() -> None:
+    data = {"F": [(1, 2), (3, 4)], "G": [(5, 1), (4, 3)], "E": [(6, 7), (7, 5)]}
+    body = "G(a, x), distinct(b, c, y, a), E(b, c)"
+    with gd.connect(device="cpu") as db:
+        for name, rows in data.items():
+            db[name] = rows
+        assert db.query(f"p(x) <- F(x, y), !({body}).").fetchall() == [(3,)]
+
+
 def test_an_aggregate_that_tests_nothing_waits_for_the_fewest_rows() -> None:
     dear = "n = count : { E(x, a), E(a, b), E(b, _) }"
     data = {**HUBS, "L": [(at,) for at in range(40)], "F": [(at, at) for at in range(2)]}

@@ -82,6 +82,8 @@ def test_what_ships(tmp_path: Path) -> None:
     needed = {"queries/triangles.dl", "queries/data/les_miserables.csv", "tests/oracle.py"}
     assert names >= {*needed, "LICENSE", "Makefile", "gdatalog/parser/grammar.lark"}
 
+    assert [name for name in names if "__pycache__" in name] == []
+
     shipped = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in shipped if ".dist-info/" not in name} == {"gdatalog"}
     inside = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gdatalog").rglob("*.*")}

@@ -32,7 +32,7 @@ COMMANDS = [(command, shown) for command, shown in SHOWN if PROMPT not in shown]
 
 def test_python() -> None:
     programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", README, re.M | re.S)
-    assert len(programs) == len(blocks("python")) == 3
+    assert len(programs) == len(blocks("python")) == 4
     for program, shown in programs:
         assert len(program.splitlines()) <= 10
         out = io.StringIO()

@@ -26,7 +26,7 @@ from gdatalog.storage import keys, relation, row_store, rows, threads, trie_buil
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.key_columns import relation_of_table
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import order_rows
+from gdatalog.storage.rows import order_distinct, order_rows, row_firsts
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -371,4 +371,32 @@ def test_arrays_of_many_values_are_sorted(as_if_long: None) -> None:
 def test_the_order_of_wide_rows(as_if_long: None, found: list[Row]) -> None:
     columns = columns_of(found)
     assert order_rows(columns).tolist() == sorted(range(len(found)), key=lambda at: found[at])
+    order, marks = order_distinct(columns)
+    assert [found[at] for at in order[marks]] == sorted(set(found))
     assert tuples(sort_rows(columns)) == sorted(set(found))
+
+
+@pytest.mark.parametrize("few", [2, 1 << 20])
+@pytest.mark.parametrize("twice", [False, True])
+def test_few_wide_rows_that_begin_alike_are_sorted_twice(
+    few: int, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the first columns tell apart are sorted once; those left are sorted alone."""
+    sorts: list[int] = []
+    plain = rows._sorted_by
+
+    def counted(*given: Any) -> Array:
+        sorts.append(given[-1])
+        return plain(*given)
+
+    monkeypatch.setattr(rows, "_sorted_by", counted)
+    random, count = np.random.default_rng(few), 70_000
+    columns = [random.integers(0, few, count) << 20, *random.integers(0, 1 << 40, (2, count))]
+    columns[0][:300], columns[1][:300] = 1, random.integers(0, 9, 300)  # these rows begin alike
+    columns[2][:90] = 5
+    if twice:
+        columns = [np.concatenate([column, column]) for column in columns]
+    order, marks = order_distinct(columns)
+    assert (order == np.lexsort(columns[::-1])).all()
+    assert (marks == row_firsts([column[order] for column in columns])).all()
+    assert len(sorts) == (1 if not twice else 3)

@@ -211,6 +211,24 @@ def test_a_rule_that_was_taken_back_is_new_again(talk):
     )
 
 
+def test_retracting_and_undoing(talk):
+    _, out, err = talk(
+        "e(1, 2). e(2, 3). e(9, 9).", "p(x) <- e(x, _).", "retract e(2, _).",
+        "retract e(x, _) where x > $least.", ".set $least 8", "retract e(x, _) where x > $least.",
+        "retract e(7, 7).", ".undo", "p(x).", ".undo", "p(x).", ".rules",
+    )  # fmt: skip
+    assert out == "x\n1\n9\n\nx\n1\n2\n9\n\n1  p(x) <- e(x, _).  // p: 3 tuples\nand 3 facts of e\n"
+    told = [line for line in err.splitlines() if " retracted, " in line or "reverted" in line]
+    assert told == [
+        "e: 1 fact retracted, 2 tuples",
+        "e: 1 fact retracted, 1 tuple",
+        "e: 0 facts retracted, 1 tuple",
+        "reverted: retract e(x, _) where x > $least.",
+        "reverted: retract e(2, _).",
+    ]
+    assert "has no value" in err
+
+
 def test_rules_keep_their_parameters(talk):
     code, out, _ = talk(
         "e(1). e(2).", "p(x) <- e(x), x > $least.", ".relations", "p(x).", ".explain p(x).",

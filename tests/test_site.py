@@ -9,6 +9,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib.metadata import entry_points
+from inspect import getmembers
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     folder = tmp_path_factory.mktemp("site")
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if "gdatalog" not in {point.name for point in entry_points(group="pygments.lexers")}:
         # It is not installed, only found: as if it were.
         told = folder / "told" / f"gdatalog_engine-{gdatalog.__version__}.dist-info"
@@ -121,6 +123,27 @@ def test_programs_have_colours(site: Path) -> None:
     assert '<span class="nf">' in text
     cells = (site / "notebooks.html").read_text(encoding="utf-8")
     assert 'class="language-gdatalog-cell' in cells and not list(site.rglob("*.py"))
+
+
+def test_the_reference_has_all_that_is_public(site: Path) -> None:
+    """The page api.md is made while the site is built, and so is the changelog's."""
+    found = pages(site)
+    ids = found[site / "api.html"].ids
+    wanted = {
+        f"{thing.__name__}.{name}"
+        for thing in (gdatalog.Database, gdatalog.Result)
+        for name, value in getmembers(thing)
+        if name[0] != "_" and (callable(value) or isinstance(value, property))
+    }
+    # what other parts of the package call
+    wanted -= {"Result.of", "Result.shared", "Result.table", "Result.tables"}
+    assert {name.lower().replace(".", "") for name in wanted} - ids == set()
+    assert set(gdatalog.__all__) - set(found[site / "api.html"].words) == set()
+    assert "Unreleased" in "".join(found[site / "changelog.html"].words)
+
+
+def test_no_caches_of_python_are_in_it(site: Path) -> None:
+    assert list(site.rglob("__pycache__")) == []  # the hooks that mkdocs imports leave one in docs
 
 
 @pytest.mark.slow

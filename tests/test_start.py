@@ -38,6 +38,7 @@ TOLD = "; import sys; print('modules:', *sys.modules)"
 CONNECT = "import gdatalog; db = gdatalog.connect()"
 FACTS = CONNECT + "; db.run('e(1, 2). e(2, 3).'); assert len(db['e']) == 2"
 RULE = CONNECT + "; assert len(db.query('e(1, 2). e(2, 3). ?- e(x, y), e(y, z).')) == 1"
+SUM = CONNECT + "; assert len(db.query('e(1, 2). e(1, 3). s(x, sum(y)) <- e(x, y).')) == 1"
 CLOSURE = (
     CONNECT + "; text = 'e(1, 2). e(2, 3). p(x, y) <- e(x, y). p(x, z) <- p(x, y), e(y, z). "
     "?- p(1, y).'; assert len(db.query(text)) == 2"
@@ -71,12 +72,22 @@ def within(modules: set[str], names: set[str]) -> set[str]:
         (CONNECT, BESIDE | FIXPOINTS | ENGINE),
         (FACTS, BESIDE | FIXPOINTS),
         (RULE, (BESIDE | FIXPOINTS) - LARK),
+        (SUM, (BESIDE | FIXPOINTS) - LARK),
         (COMMAND, (BESIDE | FIXPOINTS) - LARK),
         (CLOSURE, BESIDE - LARK),
         (FIVE, BESIDE - LARK),
         (FILE, {"pandas", "pyarrow"}),
     ],
-    ids=["connect", "facts", "a rule", "a command", "a closure", "a closure on stdout", "a file"],
+    ids=[
+        "connect",
+        "facts",
+        "a rule",
+        "a sum",
+        "a command",
+        "a closure",
+        "a closure on stdout",
+        "a file",
+    ],
 )
 def test_what_is_not_imported(code: str, late: set[str]) -> None:
     modules = imported(code)

@@ -17,6 +17,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.functions import ACCUMULATED
 from gdatalog.plan.join_plan import Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.placement import Shared
 from gdatalog.records import cached_property, dataclass, field, replace
@@ -93,9 +94,7 @@ class Form:
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     """Aggregates accumulate in loops where possible; else loops output rows with weights."""
-    from gdatalog.printer.leaves import accumulable
-
-    if all(accumulable(gather.kind) for gather in gathers):
+    if all(gather.kind in ACCUMULATED for gather in gathers):
         return Form(keys=tuple(keys), gathers=tuple(gathers))
     targets = [target for gather in gathers for target in gather.targets]
     slots = dict.fromkeys((*keys, *(t for t in targets if isinstance(t, Slot))))

@@ -5,7 +5,7 @@ It reads the input files that the text needs, and evaluates the requested relati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -37,7 +37,7 @@ from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.values import ParamType, Value
 
@@ -81,6 +81,8 @@ class Execution:
     evaluator: Evaluator
     lasting: bool
     own: Outline | None
+    retractions: Sequence[s.Retract] = ()  # of the text, which were run
+    retracted: Mapping[str, int] = field(default_factory=dict)  # how many rows went, by relation
 
     @property
     def checked(self) -> Checked:
@@ -118,6 +120,7 @@ class Execution:
         if unread:
             kept = self.catalog.texts.seen()
             known.update(*(parameters_in(each.outline.statements) for each in kept))
+            known.update(parameters_in(self.retractions))
         near = {name: meant(str(name), known) for name in unread if name not in known}
         others = "parameters are " + ", ".join(f"${name}" for name in sorted(known))
         return [

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.cancellation import current_watch
 from gdatalog.decimals import DIGITS, LIMIT, decimal_to_text, scale_of
 from gdatalog.errors import EvaluationError
+from gdatalog.executors.distinct_rows import DistinctRows
 from gdatalog.executors.failures import values_of
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
@@ -21,12 +21,12 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.executors.frontier import FailedRows
-    from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
@@ -35,64 +35,9 @@ Spec = Gather | Reduction
 Check = Callable[[Array, Callable[[int, str], EvaluationError]], None]
 
 FINDING = 48  # bytes per row while its group is looked up
+MANY = 1 << 14  # rows of a chunk: fewer do not say whether most are groups of their own
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
-
-
-@dataclass(slots=True, eq=False)
-class DistinctRows:
-    """The distinct rows of many chunks. The rows are sorted again only after they may have
-    doubled."""
-
-    ops: Ops | None  # None if it only takes over another's rows
-    blocks: list[Columns] = field(default_factory=list)
-    settled: int = 0
-    pending: int = 0
-    runs: SortedRuns | None = None  # in files
-
-    @property
-    def nbytes(self) -> int:
-        return sum(held_bytes(column) for block in self.blocks for column in block)
-
-    def add(self, rows: Columns) -> None:
-        self.blocks.append(rows)
-        self.pending += len(rows[0])
-
-    def settle(self) -> Columns:
-        """The rows in memory, sorted."""
-        assert self.ops is not None
-        blocks, self.blocks = self.blocks, []
-        rows = self.ops.merge_rows(blocks)
-        self.blocks = [rows]
-        self.settled, self.pending = len(rows[0]), 0
-        return rows
-
-    def rows(self) -> Columns:
-        """The rows, sorted."""
-        if self.runs is None:
-            return self.settle()
-        if self.blocks:
-            self.runs.add(self.settle())
-        rows, self.runs = self.runs.merged(current_watch().account), None
-        self.blocks = [rows]
-        return rows
-
-    def write(self, spill: Spill) -> None:
-        """Writes the rows to files."""
-        if not self.blocks:
-            return
-        assert self.ops is not None
-        rows = self.settle()
-        if self.runs is None:
-            from gdatalog.storage.sorting import SortedRuns
-
-            self.runs = SortedRuns(spill, [column.dtype for column in rows])
-        self.runs.add(rows)
-        self.forget()
-
-    def forget(self) -> None:
-        """Drops the rows in memory."""
-        self.blocks, self.settled, self.pending = [], 0, 0
 
 
 @dataclass(eq=False)
@@ -112,6 +57,8 @@ class Gathering:
     settled: int = 0
     given: int = 0  # rows or partial groups added
     repeated: bool = False  # whether a block may hold a group twice
+    # Whether most rows seem to be groups of their own: then only merging groups them.
+    loose: bool = False
     _charged: int = 0  # bytes
 
     def __post_init__(self) -> None:
@@ -125,8 +72,14 @@ class Gathering:
         ops, xp = self.ops, self.ops.xp
         self.width = len(keys)
         self.given += size
-        first, groups = ops.group_rows(keys, size)
-        count = len(first)
+        alone, given = self.loose, keys
+        if alone:
+            groups, count, self.repeated = xp.arange(size), size, True
+        else:
+            first, groups = ops.group_rows(keys, size)
+            count = len(first)
+            self.loose = ops.on_device is None and count > size // 2 >= MANY
+            keys = tuple(key[first] for key in keys)
         partial: list[Array] = []
         rows_of: list[Array] = []  # how many rows each group has
 
@@ -142,7 +95,7 @@ class Gathering:
             targets = [ops.evaluate(target, columns, size, self.scope)[0] for target in read]
             if spec.kind == "count_distinct":
                 rows = self.sets[at]
-                distinct = ops.sort_rows((*keys, *targets))
+                distinct = ops.sort_rows((*given, *targets))
                 rows.add(distinct)
                 self._hold(sum(int(column.nbytes) for column in distinct))
                 if rows.pending > max(self.limits.chunk, rows.settled):
@@ -150,7 +103,8 @@ class Gathering:
                     self._charge()
                 partial.append(xp.zeros(count, dtype=xp.int8))
             elif spec.kind in ("min", "max", "any_value"):
-                partial.append(targets[0][self._best(spec, groups, count, targets[0])])
+                best = slice(None) if alone else self._best(spec, groups, count, targets[0])
+                partial.append(targets[0][best])
             elif spec.kind == "count":
                 partial.append(counted(ops.counts_by))
             elif spec.targets[0].type == "float":
@@ -161,7 +115,7 @@ class Gathering:
             else:
                 partial += ops.split_sums(groups, count, targets[0], weight)
                 partial.append(counted(ops.exact_sums))
-        self.blocks.append((*(key[first] for key in keys), *partial))
+        self.blocks.append((*keys, *partial))
         self._came(count)
 
     def add_total(self, total: int) -> None:
@@ -179,7 +133,8 @@ class Gathering:
         if self.level is not None and self.ops.on_device is None and self._spill():
             return
         crowded = 2 * self._merging() > self.limits.spare()
-        if self.pending > max(self.limits.chunk, self.settled // 8 if crowded else self.settled):
+        few = max(self.limits.chunk, self.settled // 8 if crowded else self.settled)
+        if self.pending > (few if crowded or not self.loose else 8 * few):
             self._merge()
 
     def _spill(self) -> bool:
@@ -262,7 +217,7 @@ class Gathering:
             for rows in its.blocks:
                 mine.add(rows)
                 self._hold(sum(map(held_bytes, rows)))
-        given = self.given + other.given
+        given, self.loose = self.given + other.given, self.loose or other.loose
         for block in other.blocks:
             self.add_partials(block[: other.width], block[other.width :])
         self.given = given
@@ -335,6 +290,11 @@ class Gathering:
             keys, parts = merged[: self.width], merged[self.width :]
             first, groups = ops.group_rows(keys, len(parts[0]))
             count = len(first)
+            self.loose = self.loose and 2 * count > len(parts[0])
+            if count == len(parts[0]):
+                long = ops.on_device is None and count >= LONG
+                self.blocks = [tuple(spread(lambda column: column[first], merged, long))]
+                return
             out: list[Array] = []
             at = 0
             for spec in self.specs:

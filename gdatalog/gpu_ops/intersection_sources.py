@@ -76,6 +76,7 @@ class ListsText(GivenArrays):
     def __init__(self, given: LevelArguments, choices: Sequence[Choice]) -> None:
         super().__init__(given)
         finds = [self._find(choice.lists) for choice in choices]
+        self._given = None
         more = len(choices) > 1
         lines = []
         for number, find in enumerate(finds):

@@ -43,7 +43,7 @@ from gdatalog.gpu_ops.control_words import (
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists, turned
-from gdatalog.gpu_ops.loops import LoopKernel
+from gdatalog.gpu_ops.loops import HOLDING, RESIDENT, LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
@@ -64,6 +64,7 @@ Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
 TEAMS = 2  # of a multiprocessor: while some wait for each other's tiles, others work
+OF_TILE = 64  # entries: if tiles that hold lists had fewer, there are fewer tiles
 TAKEN = 1280  # bytes of shared memory that a block takes besides its table
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
@@ -209,7 +210,15 @@ class Launch:
             if size > 0 and loops.printed.parallel and large:
                 kernel.enlarge(size)
                 return size, max(32, threads // TEAMS // 32 * 32), TEAMS * processors
-        return 0, THREADS, self.thresholds.grid_blocks or kernel.resident(THREADS)
+        return 0, THREADS, self.thresholds.grid_blocks or self._blocks(tries)
+
+    def _blocks(self, tries: Sequence[Trie]) -> int:
+        """As many blocks as are resident; some fewer, if their tiles had few entries to hold lists
+        for."""
+        most = self.kernel.resident(THREADS)
+        entries = [len(tries[at.trie].levels[at.depth]) for _, at in self.loops.turned]
+        blocks = max(entries, default=0) * self.loops.lanes // (THREADS * OF_TILE)
+        return min(most, max(most * RESIDENT // HOLDING, blocks)) if entries else most
 
     def _rows_of_unit(self, tries: Sequence[Trie], rows: float) -> float:
         """The work that a row shares its unit with, on average; `rows`: all that is expected. It is

@@ -24,7 +24,7 @@ from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
-# Blocks of a multiprocessor that loops of entries are compiled for, and those that hold lists.
+# Blocks of a multiprocessor that loops are compiled for, and those that hold lists.
 RESIDENT, HOLDING = 8, 10
 _RENAMED = {"f64": "double", "bool": "u8"}
 
@@ -177,11 +177,13 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
-    # Loops of short turns wait for loads: more warps are worth more than all registers.
+    # Loops wait for loads: more warps are worth more than all registers. Not those that keep tables
+    # of counts: a team is one large block, and few tables fit into the caches.
+    tables = any(argument.kind in ("tally", "tallied") for argument in scratch)
     resident = HOLDING if turned else RESIDENT
     bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n"
     lines = [
-        bounds * translation.entries + '#include "hashing.cuh"\n' * hashed,
+        bounds * (translation.entries or not tables) + '#include "hashing.cuh"\n' * hashed,
         _HEAD + '#include "teams.cuh"\n' * bool(team),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),

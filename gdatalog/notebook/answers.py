@@ -52,6 +52,8 @@ def run(
         with workspace.rollback():
             execution = workspace.keep(program, key, params, Folders(), metrics, given.strategy)
             results, lines = _answer(execution, given)
+        gone = execution.retracted.items()
+        lines = [f"{name}: {amount(n, 'facts')} retracted" for name, n in gone] + lines
         profile = None
         if metrics is not None:
             profile = Profile.after(execution.context, results[-1] if results else None)

@@ -325,6 +325,13 @@ def query(parts: Parts) -> s.Query:
     return s.Query(literal(parts[1]), parts[0].span.to(parts[-1].span), ordering=ordering)
 
 
+def retract(parts: Parts) -> s.Retract:
+    atom = literal(parts[1])
+    assert isinstance(atom, s.Atom)
+    body = literal(parts[3]) if len(parts) > 2 else None
+    return s.Retract(atom, body, parts[0].span.to(parts[-1].span))
+
+
 def bare_query(parts: Parts) -> s.Query:
     span = parts[0].span.to(parts[1].span)
     return s.Query(literal(parts[0]), span, bare=True, ordering=parts[1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from gdatalog.errors import SourceText
 from gdatalog.parser import syntax as s
-from gdatalog.parser.facts import FACT, Shape, fact_rule
+from gdatalog.parser.facts import FACT, FactReader, Shape, fact_rule
 
 
 def one_by_one(statements: Iterable[s.Statement]) -> Iterator[s.Statement]:
@@ -43,6 +44,22 @@ def number_of(statements: Iterable[s.Statement]) -> int:
     return sum(
         sum(map(len, each.relations)) if isinstance(each, s.Facts) else 1 for each in statements
     )
+
+
+def rest_of(facts: s.Facts, name: str, gone: Iterator[bool]) -> list[s.Statement]:
+    """Facts without some of a relation: `gone` says of each of them whether it goes. They are read
+    again, from a text with blanks in place of those that go."""
+    names = {columns.name for columns in facts.relations}
+    source, at, parts = facts.span.source, 0, []
+    for found in _found(facts):
+        if found[1] not in names or (found[1] == name and next(gone)):
+            blank = re.sub(r"[^\n]", " ", found[0])
+            parts += [source.text[at : found.start()], blank]
+            at = found.end()
+    text = "".join([*parts, source.text[at : facts.span.end + 1]])
+    left: list[s.Statement] = []
+    FactReader(SourceText(source.name, text)).read(facts.span.start, left)
+    return left
 
 
 def _rules(facts: s.Facts) -> Iterator[s.Rule]:

@@ -35,6 +35,9 @@ def format_node(node: Node) -> str:
             bare = text.replace("--", "- -", 1) if text.startswith("--") else text
             order = "" if node.ordering is None else _ordering(node.ordering)
             return f"{bare}{order}." if node.bare else f"?- {text}{order}."
+        case s.Retract(atom, body):
+            where = "" if body is None else f" where {_literal(body)}"
+            return f"retract {_literal(atom)}{where}."
         case s.Column():
             return f"{column_name(node.name)}: {node.type_name}{'?' * node.nullable}"
         case s.Decl() | s.TypeDecl() | s.Directive() | s.Include() | s.Pragma() | s.PlanHint():

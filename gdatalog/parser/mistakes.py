@@ -250,6 +250,11 @@ def explain(failure: Failure) -> Explained:
 
 def _misplaced(failure: Failure) -> ParseError | None:
     token = failure.token
+    if failure.tokens[0].type == "RETRACT" and failure.innermost is None:
+        place = failure.span if token is None else token.span
+        hint = "as in retract E(1, 2), or retract E(x, _) where x > 9, F(x)"
+        message = "`retract` is followed by one atom, and perhaps `where` with conditions"
+        return mistake(message, place, hint)
     if token is None:
         return None
     where = failure.innermost

@@ -357,6 +357,15 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Retract:
+    """`retract E(x, _) where x > 9.`: the base facts that match are deleted."""
+
+    atom: Atom
+    body: Literal | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """`b: int?` in a declaration; `nullable`: with the `?`."""
 
@@ -417,7 +426,9 @@ class PlanHint:
     span: Span = _span()
 
 
-Statement = Rule | Facts | Query | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
+Statement = (
+    Rule | Facts | Query | Retract | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
+)
 
 
 @dataclass(frozen=True, slots=True)

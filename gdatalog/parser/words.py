@@ -13,7 +13,7 @@ from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
 from gdatalog.values import quoted
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
-CLAUSES = frozenset({"order", "partition", "by", "limit", "offset", "optional"})
+CLAUSES = frozenset({"order", "partition", "by", "limit", "offset", "optional", "retract", "where"})
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 # Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
@@ -109,9 +109,9 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
 
 
 def find_clauses(tokens: list[Token]) -> None:
-    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g`, `x by y` and
-    `optional p(x)`. They are words where a name can only be a mistake: `by`, a number or a brace
-    follows, or they stand between values.
+    """Marks the words of `order by x desc limit 3 offset $n`, `partition by g`, `x by y`,
+    `optional p(x)` and `retract p(x) where q(x)`. They are words where a name can only be a
+    mistake: `by`, a number or a brace follows, or they stand between values.
     """
     ordered = False
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
@@ -124,6 +124,11 @@ def find_clauses(tokens: list[Token]) -> None:
         elif not behind and token.value == "optional" and after is not None:
             if after.type in ("NAME", "LBRACE", "NOT"):
                 token.type = "OPTIONAL"
+        elif before is None and token.value == "retract" and after is not None:
+            if after.type == "NAME":
+                token.type = "RETRACT"
+        elif behind and token.value == "where" and tokens[0].type == "RETRACT":
+            token.type = "WHERE"
         elif behind and after is not None and token.value in ("limit", "offset"):
             if after.type in ("NUMBER", "PARAM"):
                 token.type = token.value.upper()

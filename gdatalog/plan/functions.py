@@ -213,6 +213,7 @@ ALIASES: dict[str, str] = {
 }
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
+ACCUMULATED = AGGREGATES - {"count_distinct"}  # loops keep one value for each
 
 # Functions of heads that depend on the order of rows: those that give each row a value, and those
 # that pick values of each group. Each with how it is written.

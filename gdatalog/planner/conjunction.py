@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gdatalog.planner import items as n
 from gdatalog.planner.aggregate_items import renamed
@@ -84,7 +84,7 @@ def with_lone_witnesses(items: Sequence[n.Item], outer: Names) -> Sequence[n.Ite
     coupled = {name for test in tests if set(ends(test)) <= last for name in ends(test)}
     if len(coupled) < MANY:
         return items
-    return (*items, *(_alone(name, items, last) for name in sorted(coupled)))
+    return [*items, *(test for name in sorted(coupled) for test in _alone(name, items, last))]
 
 
 def _is_last(name: str, items: Sequence[n.Item]) -> bool:
@@ -99,10 +99,12 @@ def _is_last(name: str, items: Sequence[n.Item]) -> bool:
     )
 
 
-def _alone(name: str, items: Sequence[n.Item], last: set[str]) -> n.Item:
-    """The test that a variable has a value, whatever values the other last variables have."""
+def _alone(name: str, items: Sequence[n.Item], last: set[str]) -> Iterator[n.Item]:
+    """The test that a variable has a value, whatever values the other last variables have; none if
+    its atom has another of them."""
     own = [item for item in items if name in item.variables]
     held = [item for item in own if item.variables.isdisjoint(last - {name})]
-    part = tuple([renamed(item, {name: f"{name}~"}) for item in held])
-    reads = n.variables_of(held) - {name}
-    return n.NotItem(((n.NotItem((part,), reads),),), reads)
+    if any(isinstance(item, n.AtomItem) for item in held):
+        part = tuple([renamed(item, {name: f"{name}~"}) for item in held])
+        reads = n.variables_of(held) - {name}
+        yield n.NotItem(((n.NotItem((part,), reads),),), reads)

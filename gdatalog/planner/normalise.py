@@ -33,7 +33,7 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import TypeName
+from gdatalog.values import INT_MIN, TypeName
 
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -348,7 +348,7 @@ def applied(name: str, args: tuple[Expr, ...], span: Span) -> Apply:
 
 
 def _negative(duration: Expr, span: Span) -> Expr:
-    if isinstance(duration, Constant) and duration.value is not None:
+    if isinstance(duration, Constant) and duration.value not in (None, INT_MIN):
         return Constant(-int(duration.value), "duration")
     return Apply("-", (duration,), "duration", span)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan import join_plan as plan
+from gdatalog.plan.functions import ACCUMULATED
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import Accumulators, BranchCount, Gathered, WitnessLeaf, accumulable
+from gdatalog.printer.leaves import Accumulators, BranchCount, Gathered, WitnessLeaf
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.recode import count_bits
 
@@ -78,7 +79,7 @@ def _signed_sum(nest: NestPrinter, step: plan.Branch, counts: Sequence[str]) -> 
 def _aggregate(here: Point, step: plan.Branch) -> None:
     reduction, text, leaf = step.reduction, here.text, Gathered()
     assert reduction is not None
-    if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):
+    if len(step.alternatives) > 1 or reduction.exports or reduction.kind not in ACCUMULATED:
         raise Unprintable(f"{reduction.kind} over alternatives or with its witnesses")
     accumulators = Accumulators(here.nest, [reduction])
     leaf.gather(accumulators)

@@ -156,13 +156,6 @@ class GroupLeaf(Gathered):
 
 
 Spec = Gather | Reduction
-KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})
-
-
-def accumulable(kind: str) -> bool:
-    return kind in KINDS
-
-
 GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
 
 

@@ -121,10 +121,9 @@ def print_plan(
         nest.kept = find_kept(nest)
         nest.placed |= {kept.edge for kept in nest.kept.values()}
     with nest.text.block("for once in range(1)"):
-        if join.given is not None and join.given.slots:
-            print_given(here, join.given, given)
-        else:  # given rows without columns are one row
-            nest.run(here)
+        if join.given is not None and join.given.slots:  # rows without columns are one row
+            here.given = tuple([np.dtype(dtype).name for dtype in given])
+        nest.run(here)
     leaf.finish(nest)
     if not tile:
         nest.commit()
@@ -232,16 +231,15 @@ def module_of(
     return "\n".join(lines)
 
 
-def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[npt.DTypeLike]) -> None:
+def print_given(here: Point, given: plan.GivenRows) -> None:
     """Prints the outermost loop of a plan with given rows, whose columns are the arguments `new0`,
-    `new1`, ... of these `dtypes`. A worker takes tasks, intervals of rows, until none is left, and
-    runs the steps for each row. Each row is a unit of work."""
+    `new1`, ... A worker takes tasks, intervals of rows, until none is left, and runs the steps for
+    each row. Each row is a unit of work."""
     nest, text = here.nest, here.text
-    kinds = [np.dtype(dtype).name for dtype in dtypes]
-    columns = [nest.arguments.plain("given", f"new{at}", kind) for at, kind in enumerate(kinds)]
+    names = [nest.arguments.plain("given", f"new{at}", kind) for at, kind in enumerate(here.given)]
     nest.split = nest.tasks = True
     text.line("base = np.int64(0)")
-    text.line(f"total = np.int64(len({columns[0]}))")
+    text.line(f"total = np.int64(len({names[0]}))")
     with tasks(nest, here.leaf):
         spread = spreads(here)
         lanes = spread or (here.together() and last_loop(here, -1))
@@ -250,12 +248,13 @@ def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[npt.DTypeLi
         turns = "units(start, stop)" if lanes else "range(s, e)"
         with text.block(f"for {turn} in {turns}"):
             inner = here.inner()
+            inner.given = ()
             inner.alone, inner.spread = here.alone or lanes, spread
             if not lanes:
                 begin_unit(inner, turn)
             if nest.tile < 2:
                 inner.may_stop()
-            for slot, column, kind in zip(given.slots, columns, kinds, strict=True):
+            for slot, column, kind in zip(given.slots, names, here.given, strict=True):
                 inner.bind(slot.name, nest.call("at", column, turn))
                 nest.widths[slot.name] = kind
             nest.run(inner)
@@ -265,9 +264,13 @@ class StepPrinter(NestPrinter):
     """Prints the steps of a plan, and its leaf inside them."""
 
     def run(self, here: Point) -> None:
-        """Prints the steps from `at` on, then the leaf."""
-        while here.at < len(here.steps):
+        """Prints the loop of given rows, the steps from `at` on, then the leaf."""
+        while here.given or here.at < len(here.steps):
             if here.leaf.begins(here):
+                return
+            if here.given:
+                assert self.join.given is not None
+                print_given(here, self.join.given)
                 return
             step = here.steps[here.at]
             if isinstance(step, plan.Join):

@@ -269,7 +269,8 @@ class Point:
     """A point of the nest: the steps that are still to print, their leaf, and what is known here.
 
     `positions`: the index of a node's value in its level. `ranges`: where nodes' lists lie.
-    `found`: the flag of the branch, if its first match ends it.
+    `found`: the flag of the branch, if its first match ends it. `given`: the dtypes of the columns
+    of given rows, before their loop.
     """
 
     nest: NestPrinter
@@ -293,6 +294,7 @@ class Point:
     unit: str | None = None  # the current unit of work, if the next loop may share its turns
     spread: bool = False  # diverged lanes share the turns of the next loop
     first_task: str | None = None  # 0 in tasks that are not the first of the current value
+    given: tuple[str, ...] = ()
 
     def inner(self) -> Point:
         """A copy for an inner scope."""

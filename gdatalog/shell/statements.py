@@ -73,8 +73,9 @@ def _keep(
             db.workspace.catalog = before
             raise
         rules = execution.compiled.rules
-        if rules and (key is not None or any(format_node(s) not in before.texts for s in rules)):
-            repl.history.keep(repl, title or _title(rules), state)
+        new = rules and (key is not None or any(format_node(s) not in before.texts for s in rules))
+        if new or any(execution.retracted.values()):
+            repl.history.keep(repl, title or _title([*execution.retractions, *rules]), state)
         if asked:
             repl.failed += answer_all(db, execution, repl.output, repl.line)
         else:
@@ -146,6 +147,9 @@ def _evaluate(
     """
     statements = execution.compiled.rules
     rules = [rule for rule in statements if isinstance(rule, Rule) and rule.body is not None]
+    for name, gone in execution.retracted.items():
+        left = _count(repl, execution, name)[0]
+        say(f"{name}: {amount(gone, 'facts')} retracted, {amount(left, 'tuples')}")
     for statement in statements:
         if isinstance(statement, Decl) and "input" not in statement.qualifiers:
             for name in statement.names:

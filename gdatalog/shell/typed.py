@@ -228,7 +228,7 @@ def _heads(tokens: list[Token]) -> tuple[str, ...]:
     found: list[str] = []
     depth, ground = 0, True
     for at, token in enumerate(tokens):
-        if token.type == "QUERY":
+        if token.type in ("QUERY", "RETRACT"):
             return ()
         if token.type == "ARROW":
             return tuple(found)

@@ -20,11 +20,13 @@ import numpy as np
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.rows import (
+    FACTOR,
     Columns,
     RowPacking,
     Span,
     ascending,
     firsts,
+    mix,
     spans_of,
 )
 from gdatalog.storage.selection import rows_among
@@ -35,7 +37,6 @@ from gdatalog.storage.threads import in_ranges, sort_values
 ROOM = 24  # most bytes for each row of a search for duplicates
 _PIECE = 1 << 16  # rows in one batch of comparisons with neighbours
 MANY = 1 << 27  # rows: with 32-bit hashes, one in 64 collides
-FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to find an equal pair among 2**31 values
 _FIRST_SAMPLE = 1 << 11  # enough to find one among 2**20
 
@@ -183,9 +184,3 @@ def row_numbers(rows: Columns) -> Array:
 
     in_ranges(fill, len(numbers))
     return numbers.view(np.int64)
-
-
-def mix(numbers: Array) -> None:
-    """Mixes 64-bit numbers in place, so that each bit depends on all bits."""
-    numbers *= FACTOR
-    numbers ^= numbers >> np.uint64(32)

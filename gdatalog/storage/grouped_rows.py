@@ -8,7 +8,7 @@ import numpy as np
 
 from gdatalog import cancellation
 from gdatalog.cancellation import cancellable, working_space
-from gdatalog.storage.rows import RowPacking, firsts, order_rows, row_firsts
+from gdatalog.storage.rows import RowPacking, firsts, order_distinct
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges, sort_values
 
@@ -35,8 +35,7 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     if packing is not None and 1 << bits <= max(COUNTED * length, SMALL):
         return _counted_groups(packing.pack(columns), length)
     if packing is None or bits + row_bits > 63:
-        order = order_rows(columns)
-        marks = row_firsts([column[order] for column in columns])
+        order, marks = order_distinct(columns)
         return order[marks], _numbered(order, marks)
     packed = packing.pack(columns)
     # A sort of plain integers is faster than one that also moves the rows' numbers.

@@ -19,11 +19,11 @@ import numpy as np
 from gdatalog import cancellation
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.overhead import spending
-from gdatalog.storage.duplicates import distinct_rows, mix
+from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.kept import Kept
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_ops import DeviceOps
-from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, spans_of
+from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, mix, spans_of
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array

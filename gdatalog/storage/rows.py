@@ -8,6 +8,7 @@ Each operation charges its working memory to the running evaluation (`account.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
@@ -21,6 +22,7 @@ from gdatalog.storage.threads import BATCH, LONG, cores, in_ranges, sort_values,
 
 Columns = tuple[Array, ...]
 Span = tuple[int, int]  # the least and the greatest value of a column
+Bits = tuple[Array, int, int, int]  # a column, its least value, bits below, bits
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
@@ -28,6 +30,7 @@ SORTED_BY_COLUMN_BELOW = 1 << 16  # rows, up to which NumPy sorts by columns as 
 STRETCH = 1 << 16  # values that are moved at a time
 FEW_ROWS = 64  # rows that are sorted without packing
 PART = 1 << 18  # values of a column that are looked at together
+FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -205,6 +208,16 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
+def rows_ascend(columns: Sequence[Array]) -> bool:
+    """Whether rows are sorted and distinct."""
+    equal = np.ones(max(0, len(columns[0]) - 1), dtype=np.bool_)
+    for column in columns:
+        if (equal & (column[1:] < column[:-1])).any():
+            return False
+        equal &= column[1:] == column[:-1]
+    return not equal.any()
+
+
 def few_sorted(blocks: Sequence[Columns]) -> tuple[Columns, int]:
     """The rows of disjoint blocks, sorted, and their number; for few rows."""
     columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
@@ -256,9 +269,10 @@ def _sort_wide(blocks: list[Columns]) -> Columns:
     """The same for rows that cannot be packed."""
     columns = concatenate(blocks)
     blocks.clear()
-    order = order_rows(columns)
+    if rows_ascend([column[:1000] for column in columns]) and rows_ascend(columns):
+        return columns
+    order, marks = order_distinct(columns)
     columns = tuple(spread(lambda column: column[order], columns, len(order) >= LONG))
-    marks = row_firsts(columns)
     if marks.all():
         return columns
     return tuple(column[marks] for column in columns)
@@ -267,59 +281,138 @@ def _sort_wide(blocks: list[Columns]) -> Columns:
 def order_rows(columns: Sequence[Array]) -> Array:
     """A stable sort order of rows.
 
-    Bits of the columns are packed above the rows' numbers, as many as fit, and sorted as integers;
-    the last columns come first, and each sort keeps the order of the one before.
+    Bits of the columns are packed above the rows' numbers, as many as fit, and sorted as integers.
+    If a sample says that the first columns' bits tell nearly all rows apart, these are sorted, and
+    then the rows that are equal so far. Else the last columns come first, and each sort keeps the
+    order of the one before.
     """
+    return _ordered(columns)[0]
+
+
+def order_distinct(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """The same order, and a mask of the rows in it that differ from the one before."""
+    order, marks = _ordered(columns)
+    return order, row_firsts([column[order] for column in columns]) if marks is None else marks
+
+
+def _ordered(columns: Sequence[Array]) -> tuple[Array, Array | None]:
     count = len(columns[0])
     if count < SORTED_BY_COLUMN_BELOW:
-        return np.lexsort(tuple(columns)[::-1])
+        return np.lexsort(tuple(columns)[::-1]), None
     with working_space("sorting", 24 * count):
         return cancellable(count, lambda: _order_rows(columns, count))
 
 
-def _order_rows(columns: Sequence[Array], count: int) -> Array:
+def _order_rows(columns: Sequence[Array], count: int) -> tuple[Array, Array | None]:
     room = 63 - (count - 1).bit_length()
+    fields = [
+        (column, low, (high - low).bit_length())
+        for column, (low, high) in zip(columns, spans_of([tuple(columns)]), strict=True)
+    ]
+    if sum(bits for _, _, bits in fields) > room:
+        first: list[Bits] = []
+        free = room
+        for column, low, bits in fields:
+            taken = min(free, bits)
+            first.insert(0, (column, low, bits - taken, taken))
+            free -= taken
+            if taken < bits or not free:
+                break
+        if _tell_apart(first, count):
+            return _order_by_first(first, columns[len(first) - 1 :], count)
     order: Array | None = None
-    chunk: list[tuple[Array, int, int, int]] = []  # column, least value, bits below, bits
+    chunk: list[Bits] = []
     free = room
-    for column in reversed(columns):
-        low, done = int(column.min()), 0
-        bits = (int(column.max()) - low).bit_length()
+    for column, low, bits in reversed(fields):
+        done = 0
         while done < bits:
             taken = min(free, bits - done)
             chunk.append((column, low, done, taken))
             done, free = done + taken, free - taken
             if free == 0:
-                order = _order_by(chunk, order, count, room)
+                order = _order_by(chunk, order, count)
                 chunk, free = [], room
-    if chunk or order is None:
-        order = _order_by(chunk, order, count, room - free)
-    return order
+    if chunk:
+        order = _order_by(chunk, order, count)
+    return np.arange(count) if order is None else order, None
 
 
-def _order_by(
-    chunk: Sequence[tuple[Array, int, int, int]], order: Array | None, count: int, bits: int
-) -> Array:
+def _tell_apart(chunk: Sequence[Bits], count: int) -> bool:
+    """Whether few rows are equal in these bits: of a sample, so few pairs that less than a quarter
+    of all rows should be."""
+    numbers = np.arange(16 * math.isqrt(count), dtype=np.uint64)
+    mix(numbers)
+    rows = np.unique(numbers % np.uint64(count)).astype(np.int64)
+    seen = np.sort(_packed(chunk, rows))
+    pairs = int((seen[1:] == seen[:-1]).sum())
+    return 8 * pairs * count <= len(rows) ** 2
+
+
+def _order_by_first(
+    chunk: Sequence[Bits], rest: Sequence[Array], count: int
+) -> tuple[Array, Array]:
+    """The order of rows by some bits, and then by the `rest` of the columns; and which of them
+    differ from the one before."""
+    order = _sorted_by(chunk, None, count)
+    width = (count - 1).bit_length()
+    marks = firsts(order >> width)
+    order &= (1 << width) - 1
+    alike = ~marks
+    alike[:-1] |= alike[1:]
+    at = np.flatnonzero(alike)
+    if len(at):
+        rows = order[at]
+        runs = (np.cumsum(marks[at]), *(column[rows] for column in rest))
+        places = np.lexsort(runs[::-1])
+        order[at] = rows[places]
+        marks[at] = row_firsts([column[places] for column in runs])
+    return order, marks
+
+
+def _order_by(chunk: Sequence[Bits], order: Array | None, count: int) -> Array:
     """A sort order of rows by some bits of columns; the last column is the least significant."""
+    packed = _sorted_by(chunk, order, count)
+    packed &= (1 << (count - 1).bit_length()) - 1
+    return packed if order is None else order[packed]
+
+
+def _sorted_by(chunk: Sequence[Bits], order: Array | None, count: int) -> Array:
+    """Bits of rows above their numbers, sorted."""
     width = (count - 1).bit_length()
     packed = np.empty(count, dtype=np.int64)
 
     def fill(part: slice) -> None:
-        mine: Array = np.zeros(part.stop - part.start, dtype=np.uint64)
-        rows = part if order is None else order[part]
-        for column, low, below, taken in reversed(chunk):
-            mine <<= np.uint64(taken)
-            # Differences of 64-bit ints fit into 64 unsigned bits.
-            values = column[rows].astype(np.int64).view(np.uint64) - np.uint64(low % (1 << 64))
-            mine |= (values >> np.uint64(below)) & np.uint64((1 << taken) - 1)
+        mine = _packed(chunk, part if order is None else order[part])
         mine <<= np.uint64(width)
         mine |= np.arange(part.start, part.stop, dtype=np.uint64)
         packed[part] = mine.view(np.int64)
 
     in_ranges(fill, count)
-    packed = sort_values(packed, own=True)
-    packed &= (1 << width) - 1
-    return packed if order is None else order[packed]
+    return sort_values(packed, own=True)
+
+
+def _packed(chunk: Sequence[Bits], rows: slice | Array) -> Array:
+    """Bits of rows; the first column is the least significant."""
+    found: Array | None = None
+    for column, low, below, taken in reversed(chunk):
+        # Differences of 64-bit ints fit into 64 unsigned bits.
+        values: Array = column[rows].astype(np.int64).view(np.uint64)
+        values -= np.uint64(low % (1 << 64))
+        values >>= np.uint64(below)
+        values &= np.uint64((1 << taken) - 1)
+        if found is None:
+            found = values
+        else:
+            found <<= np.uint64(taken)
+            found |= values
+    assert found is not None
+    return found
+
+
+def mix(numbers: Array) -> None:
+    """Mixes 64-bit numbers in place, so that each bit depends on all bits."""
+    numbers *= FACTOR
+    numbers ^= numbers >> np.uint64(32)
 
 
 def first_rows(columns: Sequence[Array]) -> Array:
@@ -336,8 +429,8 @@ def _first_rows(columns: Sequence[Array]) -> Array:
             return np.arange(len(packed))
         order = np.argsort(packed, kind="stable")
         return np.sort(order[firsts(packed[order])])
-    order = order_rows(columns)
-    return np.sort(order[row_firsts([column[order] for column in columns])])
+    order, marks = order_distinct(columns)
+    return np.sort(order[marks])
 
 
 def cut(blocks: Iterable[Columns], rows: int) -> Iterator[list[Columns]]:

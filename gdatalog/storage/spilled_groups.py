@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gdatalog.storage.duplicates import FACTOR, mix
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import FACTOR, Columns, mix
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 

@@ -58,7 +58,18 @@ namespace {
 
 const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGURG};
 
-void on_signal(int number, siginfo_t* info, void*) {
+// The instruction that a signal came at; null on a machine that is not known here.
+void* instruction(void* context) {
+#if defined(__x86_64__)
+    return (void*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (void*)((ucontext_t*)context)->uc_mcontext.pc;
+#else
+    return (void)context, nullptr;
+#endif
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
     if (!now.running) {  // not in a kernel: as if nobody had asked
         signal(number, SIG_DFL);
         raise(number);
@@ -70,7 +81,8 @@ void on_signal(int number, siginfo_t* info, void*) {
     const Stack* const stack = now.fibers[current].stack;
     if (stack && address >= stack->low && address < stack->low + PAGE)
         fail(who(current) + " has used up its stack");
-    fail(who(current) + format(" ended with signal %d, at address %p", number, address));
+    fail(who(current) + format(" ended with signal %d, at address %p", number, address) + " " +
+         place((char*)instruction(context) + 1));  // `place` is given where calls return to
 }
 
 void run() {

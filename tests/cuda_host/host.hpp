@@ -47,11 +47,12 @@ double floor(double), ceil(double), sqrt(double), trunc(double);
 // ------------------------------------------------------------------------------ kernels and arrays
 
 #define GD_AT_ONCE __attribute__((always_inline)) inline
-// Not inlined: who meets in a collective is told by the calls that led there.
-#define DEVICE [[maybe_unused]] __attribute__((noinline)) static
+// Not inlined: who meets in a collective is told by the calls that led there. `inline` nevertheless,
+// for g++ makes code of such functions only where a kernel calls them.
+#define DEVICE [[maybe_unused]] __attribute__((noinline)) static inline
 #define APART DEVICE
 #define METHOD GD_AT_ONCE
-#define KERNEL(name) [[maybe_unused]] __attribute__((noinline)) static void name
+#define KERNEL(name) DEVICE void name
 #define KERNEL_OF_BLOCKS(blocks, name) KERNEL(name)
 #define RESTRICT
 

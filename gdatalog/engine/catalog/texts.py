@@ -28,8 +28,18 @@ from gdatalog.engine.catalog.fact_list import (
 )
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.parser.fact_statements import examples
-from gdatalog.parser.syntax import Facts, Query, Rule, Statement
-from gdatalog.planner.check.statements import Part, Shape, names_of, reads_of, shapes_of, without
+from gdatalog.parser.syntax import Atom, Facts, Query, Retract, Rule, Statement
+from gdatalog.planner.check.statements import (
+    Part,
+    Shape,
+    is_fact,
+    names_of,
+    reads_of,
+    shapes_of,
+    without,
+    without_facts,
+    without_inputs,
+)
 from gdatalog.planner.check.walk import Node
 from gdatalog.records import dataclass, field, replace
 
@@ -89,9 +99,11 @@ class Outline:
 
 
 def nodes_of(statement: Statement) -> list[Node]:
-    """The heads and the body of a rule, or the body of a query and its limits."""
+    """The heads and the body of a rule or of a retraction, or the body of a query and its
+    limits."""
     heads = statement.heads if isinstance(statement, Rule) else ()
-    body = statement.body if isinstance(statement, Rule | Query) else None
+    heads = (statement.atom,) if isinstance(statement, Retract) else heads
+    body = statement.body if isinstance(statement, Rule | Query | Retract) else None
     bounds = statement.bounds if isinstance(statement, Query) else ()
     return [*heads, *([] if body is None else [body]), *bounds]
 
@@ -196,6 +208,23 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if not any(self.speaks_of(name) for name in names):
             return self
         return self.revised(lambda statements: without(statements, names, part))
+
+    def without_inputs(self, name: str) -> ProgramTexts:
+        """The texts without the `.input`s of a relation."""
+        return self.revised(lambda text: without_inputs(text, name))
+
+    def without_facts(
+        self, name: str, marks: Iterable[bool], computed: Collection[Atom]
+    ) -> ProgramTexts:
+        """The texts without some facts of a relation: those with a mark, in the order of `facts`,
+        and these heads with expressions."""
+        gone = iter(marks)
+        return self.revised(lambda text: without_facts(text, name, gone, computed))
+
+    def computed(self, name: str) -> list[Atom]:
+        """The heads of a relation's facts with expressions."""
+        facts = (s for s in self.outline() if is_fact(s) and shapes_of(s) is None)
+        return [head for s in facts if isinstance(s, Rule) for head in s.heads if head.name == name]
 
     def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
         """The texts with replaced statements; texts without statements are dropped."""

@@ -504,9 +504,10 @@ class Evaluator:
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
     def _fact_rows(self, name: str, facts: Collection[Piece]) -> list[Rows]:
-        types, scope = self.checked.schemas[name].types, self.context.scope
-        looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
-        return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
+        schema, scope = self.checked.schemas[name], self.context.scope
+        looked_at = (number_of(facts) + 64) * schema.arity * 16 * OBJECT
+        made = partial(fact_rows, facts, schema.types, schema.nullable, scope)
+        return [cancellable(looked_at, made, None)]
 
 
 def lies_away(relation: Relation) -> bool:

@@ -17,23 +17,26 @@ from gdatalog.parser.syntax import Atom, Const, FactColumns, Null, Param
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.values import TypeName, Value, meant_as
+from gdatalog.values import NULL, TypeName, Value, constant_text, meant_as
 
 
-def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
-    """The rows of facts, in their order."""
+def fact_rows(
+    facts: Collection[Piece], types: Sequence[TypeName], nullable: Sequence[bool], scope: Scope
+) -> Rows:
+    """The rows of facts, in their order. `nullable`: which columns are; empty: none."""
     columns = []
     for at, kind in enumerate(types):
+        null = bool(nullable) and nullable[at]
         parts = [
             encode_values(values, kind, scope.symbols)
-            for values in _values(facts, at, kind, scope.params)
+            for values in _values(facts, at, kind, null, scope.params)
         ]
         columns.append(np.concatenate(parts))
     return tuple(columns), number_of(facts)
 
 
 def _values(
-    facts: Iterable[Piece], at: int, kind: TypeName, params: Mapping[str, Value]
+    facts: Iterable[Piece], at: int, kind: TypeName, null: bool, params: Mapping[str, Value]
 ) -> Iterator[Sequence[Value | None]]:
     """The values of a column of facts, in their order."""
     flexible = kind == "date" or bool(scale_of(kind))
@@ -42,7 +45,10 @@ def _values(
             for each in pieces:
                 assert isinstance(each, FactColumns)
                 column = each.columns[at]
-                yield [_meant(kind, value) for value in column] if flexible else column
+                found = [_meant(kind, value) for value in column] if flexible else column
+                if null and NULL in found:
+                    raise _taken(kind, None)
+                yield found
         else:
             args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
             values = [_value(arg, params) for arg in args]
@@ -52,7 +58,15 @@ def _values(
                     _meant(kind, value, arg.span) if getattr(arg, "type", kind) != kind else value
                     for arg, value in pairs
                 ]
+            if null and NULL in values:
+                raise _taken(kind, args[values.index(NULL)].span)
             yield values
+
+
+def _taken(kind: TypeName, span: Span | None) -> TypeMismatchError:
+    """The error for a value of a column with nulls that has the key of one."""
+    message = f"{constant_text(kind, NULL)} is the key of a null: no value that may be null "
+    return TypeMismatchError(f"{message}can be that great", span)
 
 
 def _meant(kind: TypeName, value: Value | None, span: Span | None = None) -> Value | None:

@@ -1,7 +1,7 @@
 """`Ordered`: a rule whose head has functions that depend on the order of rows.
 
 The checks give such functions a rule of their own (`planner/check/ordered_heads.py`): all that it
-reads are the columns of one relation. It runs on the CPU, over whole columns.
+reads are columns of one relation. It runs on the CPU, over whole columns.
 """
 
 from __future__ import annotations
@@ -111,13 +111,17 @@ class ReadRows:
     ) -> None:
         assert isinstance(rule.body, Atom)
         names = [arg.name for arg in rule.body.args if isinstance(arg, Var)]
+        args: tuple[Any, ...] = rule.head.args
+        read = {arg.name for part in args for arg in (part, *getattr(part, "targets", ()))
+                if isinstance(arg, Var)}  # fmt: skip
         self.length, self.symbols, self.params = relation.length, symbols, params
-        self.columns: dict[str, Array] = dict(
-            zip(names, map(np.asarray, relation.keys), strict=True)
-        )
+        self.columns: dict[str, Array] = {
+            name: np.asarray(column)
+            for name, column in zip(names, relation.store.as_they_are(), strict=True)
+            if name in read
+        }
         self.types = dict(zip(names, relation.types, strict=True))
         self.nullable = dict(zip(names, nullable or [False] * len(names), strict=True))
-        args: tuple[Any, ...] = rule.head.args
         self.args = args
         self.own = [arg.name for arg in args if isinstance(arg, Var)]
 

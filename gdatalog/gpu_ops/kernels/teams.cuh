@@ -22,7 +22,7 @@ enum {
     TEAM_WORDS = 6
 };
 // A unit that adds less than this is done sooner by a tile alone. So many empty ones part a team.
-enum { SMALL_UNIT = 512, MANY_SMALL = 16 };
+enum { SMALL_UNIT = 2048, MANY_SMALL = 16 };
 
 // The tile of this thread, or the first of its team.
 template <int N>

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.directive_words import QUALIFIERS
+from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.walk import connected, names_in, variables, walk
 from gdatalog.planner.check.wording import did_you_mean, show
@@ -42,15 +44,16 @@ def cautions_of(
     found = list(dict.fromkeys(earlier))
     once: list[s.Var] = []
     souffle = is_souffle(program)
+    single = {head.name for head in _heads(program) if head.args and all(map(_is_total, head.args))}
     for statement in program.statements:
         match statement:
             case s.Rule(heads, body) if body is not None:
                 once += _used_once(heads, body)
-                found += _products(body)
+                found += _products(body, single)
                 if souffle:
                     found += wildcards_counted(body, heads)
             case s.Query(body):
-                found += _products(body)
+                found += _products(body, single)
                 if souffle:
                     found += wildcards_counted(body)
             case s.Pragma(args) if args and args[0] not in PRAGMAS:
@@ -124,11 +127,24 @@ def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
     return found
 
 
-def _products(literal: s.Literal) -> Iterator[Caution]:
-    """Conjunctions that are cross products: nothing connects some of their atoms."""
+def _heads(program: s.Program) -> Iterator[s.Atom]:
+    for statement in program.statements:
+        if isinstance(statement, s.Rule):
+            yield from statement.heads
+
+
+def _is_total(arg: s.Expr) -> bool:
+    if not isinstance(arg, s.FunctionCall) or arg.name not in AGGREGATES:
+        return False
+    return arg.name not in ("min", "max") or len(arg.args) == 1
+
+
+def _products(literal: s.Literal, single: AbstractSet[str]) -> Iterator[Caution]:
+    """Conjunctions that are cross products: nothing connects some of their atoms. Relations that
+    are `single` have at most one row, as `total` of `total(sum(x)) <- sale(x).`"""
     match literal:
         case s.And(items):
-            atoms = _unconnected(items)
+            atoms = _unconnected(items, single)
             if len(atoms) > 1:
                 message = (
                     f"{show(atoms[0])} and {show(atoms[1])} share no variable: every match of "
@@ -138,20 +154,23 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
                 yield Caution(message, atoms[1].span, hint, cause="product")
             for item in items:
                 if isinstance(item, s.Or):
-                    yield from _products(item)
+                    yield from _products(item, single)
         case s.Or(items):
             for item in items:
-                yield from _products(item)
+                yield from _products(item, single)
 
 
-def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
+def _unconnected(items: Sequence[s.Literal], single: AbstractSet[str]) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
     names = [variables(item).keys() for item in items]
     groups = connected(names)
     if len(groups) < 2:
         return []
     parts = ((items[at] for at in group if names[at]) for group in groups)
-    atoms = (next((item for item in part if isinstance(item, s.Atom)), None) for part in parts)
+    atoms = (
+        next((a for a in part if isinstance(a, s.Atom) and a.name not in single), None)
+        for part in parts
+    )
     return sorted([each for each in atoms if each is not None], key=lambda atom: atom.span.start)
 
 

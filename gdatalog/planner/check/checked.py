@@ -58,9 +58,9 @@ class Schema:
 
     def as_shown(self) -> Schema:
         """The columns without one of hidden row numbers."""
-        columns, types, kinds, nullable = (
-            each[: self.shown] for each in (self.columns, self.types, self.kinds, self.nullable)
-        )
+        shown = slice(self.shown)
+        columns, types = self.columns[shown], self.types[shown]
+        kinds, nullable = self.kinds[shown], self.nullable[shown]
         return replace(self, columns=columns, types=types, kinds=kinds, nullable=nullable)
 
     def with_row_ids(self) -> Schema:

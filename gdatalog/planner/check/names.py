@@ -197,9 +197,9 @@ class NameResolution:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
         seen: list[s.Var] = []
         for node in nodes:
-            parts = walk(node)
-            own = [part for part in parts if type(part) is s.Var]
-            seen += [v for v in own if v.name not in _MEANT and v.name.lower() in _MEANT]
+            for part in (parts := walk(node)):
+                if type(part) is s.Var and part.name not in _MEANT and part.name.lower() in _MEANT:
+                    seen.append(part)
             if node is not None and s.Null in map(type, parts):
                 self.errors += misplaced_nulls(node, self.catalog)
         if not seen:

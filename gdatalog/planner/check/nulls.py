@@ -26,10 +26,11 @@ from gdatalog.planner.check.bindings import neighbours, ready, solvable
 from gdatalog.planner.check.null_values import Known, NullExpressions
 from gdatalog.planner.check.wording import own_name, show
 from gdatalog.records import replace
-from gdatalog.values import TypeName
+from gdatalog.values import NULL, TypeName, constant_text
 
 # The variable that an item binds, and what it gets, if the item is an equation.
 Definitions = dict[s.Literal, tuple[str, s.Expr]]
+ARGUMENT = "~v"  # begins the names of what atoms have in place of expressions; it counts nothing
 
 
 def with_nulls(
@@ -109,6 +110,11 @@ def _rewritten(
             message = f"{show(own)} may be null, and {why}"
             hint = "leave nulls out by `!= null`, or give them a value by `coalesce`"
             errors.append(TypeMismatchError(message, own.span, hint=hint))
+    for own, null in zip(args, nullable[rule.head.name], strict=True):
+        if null and isinstance(own, s.Const) and own.value == NULL:
+            message = f"{constant_text(own.type, NULL)} is the key of a null: "
+            message += "no value that may be null can be that great"
+            errors.append(TypeMismatchError(message, own.span))
     if rule.ordered:
         return rule
     return given.rule(tuple([arg for arg, _ in head]))
@@ -170,7 +176,7 @@ class NullRule(NullExpressions):
             if null and not narrowed[name]:  # as all alternatives of a group test
                 tested[s.Var(name, self.own.span)] = None
         for item in items:
-            for cond in self._needs(item, known, item in defined):
+            for cond in self._needs(item, known, defined):
                 tested[cond] = None
         # Once more, with what the tests say.
         sure = {each.name for each in tested if isinstance(each, s.Var)}
@@ -225,7 +231,7 @@ class NullRule(NullExpressions):
                 elif isinstance(arg, s.FunctionCall | s.Chain | s.Aggregate) and (
                     null or any(known.get(name) for name in w.variables(arg))
                 ):
-                    args[at] = var = self.fresh(self.type_of(arg), arg)
+                    args[at] = var = self.fresh(self.type_of(arg), arg, ARGUMENT)
                     known[var.name] = null
                     equations.append(s.Compare(var, (("=", arg),), arg.span))
             found.append(replace(item, args=tuple(args)))
@@ -354,9 +360,13 @@ class NullRule(NullExpressions):
                 path, value = others[0], s.FunctionCall("-", both, span)
         return value
 
-    def _needs(self, item: s.Literal, known: Known, defines: bool) -> Iterator[s.Expr]:
+    def _needs(self, item: s.Literal, known: Known, defined: Definitions) -> Iterator[s.Expr]:
         """What must not be null where an item holds."""
+        defines = item in defined
         match item:
+            case s.Compare(s.Var(name)) if defines and name.startswith(ARGUMENT):
+                # one value of the column for each of the variable that is solved for
+                yield from self._conds(defined[item][1:], {**known, name: False})
             case s.Compare(left, ((_, right),)):
                 if not defines and not isinstance(left, s.Null) and not isinstance(right, s.Null):
                     yield from self._conds((left, right), known)

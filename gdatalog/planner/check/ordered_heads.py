@@ -13,7 +13,8 @@ is, with relations that no program can name,
 
 A function that picks values of each group, such as `top`, has rows of the group's terms and of what
 it reads; other aggregates of the head have a relation too, and the rule joins them by the group. A
-statistic such as `median` has what it reads, and the number of matches with that.
+statistic such as `median` has what it reads, and the number of matches with that. If the body is an
+atom of different variables, its own rows are read.
 Only the rules in the middle have a head that depends on an order: all its terms are variables, and
 so is what its functions read, or constants and parameters.
 """
@@ -275,7 +276,7 @@ class HeadSplit:
         body, every = _with_all_named(body)
         group = keys.variables()
         found: list[s.Literal] = []
-        if others.exprs or len(calls) > 1:
+        if (others.exprs or len(calls) > 1) and not _is_plain(body):
             body = self._add(s.Atom(f"{head.name}~body", every, head.span), body)
         if others.exprs:
             name = f"{head.name}~groups"
@@ -317,11 +318,11 @@ class HeadSplit:
         else:
             down, kind = (kind == "arg_max",), "top"
             targets = [s.Const("int", 1, call.span), *map(terms.add, call.args)]
-        name = f"{head.name}rows"
-        self._add(s.Atom(name, (*terms.exprs, *weighed), head.span), body)
         picked: Any = s.HeadAggregate(kind, tuple(targets), call.span, 0, down)
-        read = (*terms.variables(), *(targets[-1:] if weighed else ()))
-        self._add(replace(head, args=(*head.args, picked)), s.Atom(name, read, head.span))
+        if not (_is_plain(body) and set(terms.exprs) <= set(every)):
+            rows = self._add(s.Atom(f"{head.name}rows", (*terms.exprs, *weighed), head.span), body)
+            body = replace(rows, args=(*terms.variables(), *(targets[-1:] if weighed else ())))
+        self._add(replace(head, args=(*head.args, picked)), body)
 
     # ---------------------------------------------------------------------------------- rules
 
@@ -331,6 +332,13 @@ class HeadSplit:
 
     def _fail(self, message: str, span: Span, hint: str) -> None:
         self.errors.append(NameResolutionError(message, span, hint=hint))
+
+
+def _is_plain(body: s.Literal) -> bool:
+    """Whether it is an atom of different variables."""
+    if not isinstance(body, s.Atom):
+        return False
+    return len({arg.name for arg in body.args if isinstance(arg, s.Var)}) == len(body.args)
 
 
 def _is_given(expr: s.Expr) -> bool:

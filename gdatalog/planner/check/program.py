@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from gdatalog.errors import Caution, Error
+from gdatalog.errors import Caution, Error, UsageError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import DECIMAL
 from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, Stratum, ValueList
@@ -209,6 +209,13 @@ PASSES = (
 )
 
 
+def not_run(retract: s.Retract) -> Error:
+    """The error for a retraction in a text that is not run, or that another text includes."""
+    message = "`retract` changes the data, and stands only in a text that is run"
+    hint = "give it to db.run(...) or to the prompt, or use db.delete(...)"
+    return UsageError(message, retract.span, hint=hint)
+
+
 def _resolve(
     program: s.Program, names: NameResolution
 ) -> tuple[dict[str, list[s.Atom]], Sequence[s.Atom], list[CheckedRule], list[CheckedQuery]]:
@@ -235,6 +242,8 @@ def _resolve(
                 queries.append(query)
             if rule is not None:
                 rules.append(rule)
+        elif isinstance(statement, s.Retract):
+            names.errors.append(not_run(statement))
     for fact in examples.values():
         names.fact(fact)
     return facts, tuple(examples.values()), rules, queries

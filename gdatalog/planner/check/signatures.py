@@ -66,6 +66,8 @@ def name_of(call: s.FunctionCall) -> str:
     """How a function is written in the program."""
     if call.name == "format_value":
         return "{:" + str(call.args[1].value) + "}"  # type: ignore[union-attr]  # a constant
+    if call.name == "round_to":
+        return "round"
     return "date_trunc" if call.name.startswith("date_trunc") else call.name
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from gdatalog.parser import syntax as s
+from gdatalog.parser.fact_statements import rest_of
 from gdatalog.planner.check.walk import all_of
 from gdatalog.records import replace
 from gdatalog.values import TypeName, meant_as
@@ -97,6 +99,43 @@ def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence
 def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.Statement]:
     names = tuple([name for name in statement.names if name not in gone])
     return [replace(statement, names=names)] if names else []
+
+
+def without_inputs(statements: Iterable[s.Statement], name: str) -> list[s.Statement]:
+    """The statements without the `.input`s of a relation."""
+    left: list[s.Statement] = []
+    for statement in statements:
+        left += [statement] if is_fact(statement) else without([statement], {name}, "data")
+    return left
+
+
+def without_facts(
+    statements: Iterable[s.Statement],
+    name: str,
+    gone: Iterator[bool],
+    computed: Collection[s.Atom] = (),
+) -> list[s.Statement]:
+    """The statements without some facts of a relation; `gone` says of each fact of constants
+    whether it goes, and `computed` has those of expressions."""
+    left: list[s.Statement] = []
+    for statement in statements:
+        if name not in names_of(statement) or not is_fact(statement):
+            left.append(statement)
+        elif isinstance(statement, s.Facts):
+            number = sum(len(each) for each in statement.relations if each.name == name)
+            marks = list(islice(gone, number))
+            left += rest_of(statement, name, iter(marks)) if any(marks) else [statement]
+        elif isinstance(statement, s.Rule):
+            plain = shapes_of(statement) is not None
+            heads = [
+                head
+                for head in statement.heads
+                if head.name != name or not (next(gone) if plain else head in computed)
+            ]
+            same = len(heads) == len(statement.heads)
+            if heads:
+                left.append(statement if same else replace(statement, heads=tuple(heads)))
+    return left
 
 
 Shape = tuple[str, ...]

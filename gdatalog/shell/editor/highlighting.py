@@ -42,6 +42,8 @@ KINDS = {
     "NOT": "keyword",
     "IN": "keyword",
     "OPTIONAL": "keyword",
+    "RETRACT": "keyword",
+    "WHERE": "keyword",
     **dict.fromkeys(("ORDER", "PARTITION", "BY", "DIRECTION", "LIMIT", "OFFSET"), "keyword"),
     "ARROW": "arrow",
     "QUERY": "arrow",
@@ -54,7 +56,9 @@ KINDS = {
     "ERROR": "wrong",
     "UNKNOWN": "wrong",
 }
-_BESIDE = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT"})  # tokens around a literal
+_BESIDE = frozenset(
+    {"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT", "WHERE"}
+)  # tokens around a literal
 
 
 @lru_cache(maxsize=8192)

@@ -50,7 +50,18 @@ Files = Callable[[str, str], list[str]]
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
 _VARIABLE = re.compile(r"[^\W\d]\w*")
 _STARTS_LITERAL = frozenset(
-    {"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "OPTIONAL", "LPAR", "LBRACE"}
+    {
+        "ARROW",
+        "QUERY",
+        "COMMA",
+        "SEMICOLON",
+        "NOT",
+        "OPTIONAL",
+        "RETRACT",
+        "WHERE",
+        "LPAR",
+        "LBRACE",
+    }
 )
 # The options of `.input E(...)` and other directives, with their values.
 _YES_NO = ("true", "false")
@@ -89,7 +100,8 @@ def in_statement(
     if tokens and tokens[0].type in DIRECTIVE_TYPES:
         found = list(_in_directive(tokens, word, known))
     elif clauses := _clauses(tokens):
-        found = [(clause, "of the answer", "") for clause in starting_with(word, clauses)]
+        about = "of the answer" if tokens[0].type == "QUERY" else "a condition"
+        found = [(clause, about, "") for clause in starting_with(word, clauses)]
     elif not word and tokens and not operand_can_follow(tokens):
         return []
     else:
@@ -106,9 +118,12 @@ def in_statement(
 
 
 def _clauses(tokens: list[Token]) -> list[str]:
-    """What can go on with a query behind its body."""
-    if not tokens or tokens[0].type != "QUERY" or open_call(tokens)[0]:
+    """What can go on with a query behind its body, or with a retraction behind its atom."""
+    if not tokens or tokens[0].type not in ("QUERY", "RETRACT") or open_call(tokens)[0]:
         return []
+    if tokens[0].type == "RETRACT":
+        where = any(token.type == "WHERE" for token in tokens)
+        return [] if where or tokens[-1].type != "RPAR" else ["where "]
     if tokens[-1].type not in ENDS_OPERAND | {"DIRECTION"}:
         return []
     said = {token.type for token in tokens}
@@ -152,7 +167,7 @@ def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
 
 def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownNames) -> Found:
     name, place, tail = _call(tokens)
-    ruled = any(token.type in ("ARROW", "QUERY") for token in tokens)
+    ruled = any(token.type in ("ARROW", "QUERY", "WHERE") for token in tokens)
     about = dict.fromkeys(variables, "a variable")
     if name in known.relations:
         columns = known.relations[name]
@@ -177,6 +192,8 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
         if not tokens:
             if not word:
                 yield "?- ", "asks", ""
+            elif "retract".startswith(word):
+                yield "retract ", "deletes facts", ""
             return
         if "not".startswith(word) and tail != "NOT":
             yield "not ", "without", ""
