@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Protocol, Self
 
 from gdatalog.cancellation import current_watch
+from gdatalog.decimals import DECIMALS
 from gdatalog.progress import amount
 from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.table import Table
@@ -16,7 +17,7 @@ WIDEST = 48  # maximum width of a column
 NARROWEST = 6  # minimum width when a box is fitted to a terminal
 AT_ONCE = 10_000  # rows formatted at a time
 LOOKED_AT = 2000  # characters of a text considered for a cell
-NUMBERS = frozenset({"int", "float"})
+NUMBERS = frozenset({"int", "float", *DECIMALS})
 LONGEST = 200  # maximum characters of a cell in a notebook's table
 FAINT = "opacity:0.65"
 SHAPE = "font-variant-numeric:tabular-nums"  # digits of equal width

@@ -70,6 +70,7 @@ def test_files_and_saved_databases(tmp_path: Path) -> None:
         (tmp_path / "s.csv").write_text("x\n 1.1 \n+2\n-.5\n", encoding="utf-8")
         db["csv"] = str(tmp_path / "s.csv")
         assert db["csv"].fetchall() == [(D("-0.50"),), (D("1.10"),), (D(2),)]
+        assert "│ -0.50 │\n│  1.10 │" in db["csv"].sorted().format()
         db.run(".decl d(x: decimal(4, 1)) d(1.5). rule(x) <- d(x), x < $most.", {"most": D("2.5")})
         db.save(tmp_path / "x.gdb")
     with gd.connect(tmp_path / "x.gdb", device="cpu") as db:

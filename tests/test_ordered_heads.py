@@ -326,6 +326,13 @@ def test_matches_of_columns_that_are_not_named(row_id: bool | None) -> None:
         assert db.query("r(median(x), count()) <- e(g=_, x=x), x < 5.0.").fetchall() == [(3.0, 3)]
 
 
+def test_columns_are_named_as_their_terms_are_written() -> None:
+    head = 'r(date_trunc("month", t), case(x < 2, 1, 3), round(y, 1), format("{}", x))'
+    text = f"e(@2026-01-02T03:04:05, 1, 2.5). {head} <- e(t, x, y)."
+    names = ('date_trunc("month", t)', "case(x < 2, 1, 3)", "round(y, 1)", 'format("{}", x)')
+    assert gd.query(text).columns == names
+
+
 def test_conditions_of_nulls() -> None:
     with gd.connect() as db:
         db["e"] = pd.DataFrame({"k": [1, 2, 3], "x": pd.array([1, None, 5], dtype="Int64")})

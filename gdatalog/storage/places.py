@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import time
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.decimals import DIGITS, scale_of
@@ -65,6 +66,8 @@ class DataPlace:
 
     def not_a_value(self, row: int, found: object) -> DataError:
         hint = "a value is an int, a float, a decimal, a string, a bool, a time or a duration"
+        if type(found) is time:
+            hint = "a time of day can be a duration since midnight, a datetime.timedelta"
         return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
 
 

@@ -102,13 +102,17 @@ class ColumnNames:
             return relation.schema.columns
         if name in self.named:
             return self.named[name]
+        unnamed = tuple([f"c{at}" for at in range(relation.arity or 0)])
+        return self.of_heads().get(name, unnamed)
+
+    def of_heads(self) -> dict[str, tuple[str, ...]]:
+        """Those of the rules, as they are written."""
         if self._of_heads is None:
             statements = self.program.statements
             rules = [each for each in statements if isinstance(each, s.Rule)]
             heads = [head for rule in rules if shapes_of(rule) is None for head in rule.heads]
             self._of_heads = names_of_columns(heads)
-        unnamed = tuple([f"c{at}" for at in range(relation.arity or 0)])
-        return self._of_heads.get(name, unnamed)
+        return self._of_heads
 
     def shown(self, name: str) -> tuple[str, ...]:
         """The columns that answers have: all but hidden row numbers."""
