@@ -75,7 +75,7 @@ def test_unknown_options_warn(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert warned('.output r("r.csv", filename="q.csv")', capsys) == (
         "p.dl:3:1: warning: the option `filename` does nothing beside a path\n"
-        "  hint: options are IO, delimiter, headers, header"
+        "  hint: options are IO, delimiter, headers, header, null"
     )
     Path("e.csv").write_text("x\n1\n")
     assert warned('.input e("e.csv", colums="x")\n?- e(x).', capsys) == (
@@ -93,7 +93,7 @@ def test_options_of_output_beside_a_path() -> None:
         db.run('.output r("s.csv", delimiter="\\\\t", IO=file)')
         assert Path("s.csv").read_text().startswith("x\tt\n")
         for name in ("r.parquet", "r.jsonl", "folder/"):
-            with pytest.raises(gd.UsageError, match="delimiter and header have no meaning"):
+            with pytest.raises(gd.UsageError, match="delimiter, header and null have no meaning"):
                 db.run(f'.output r("{name}", delimiter=";")')
             assert not Path(name).exists()
         with pytest.raises(gd.UsageError, match="goes to a path or to stdout, not to both"):

@@ -59,7 +59,7 @@ def far_apart(drawn: Drawn) -> Drawn:
             types,
             [
                 tuple(
-                    value * FAR if kind == "int" and abs(value) < 1 << 40 else value
+                    value * FAR if value and kind == "int" and abs(value) < 1 << 40 else value
                     for kind, value in zip(types, row, strict=True)
                 )
                 for row in rows

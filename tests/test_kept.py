@@ -39,7 +39,8 @@ def test_a_value_belongs_to_the_rows() -> None:
 
 
 def test_a_relation_has_no_caches_of_other_modules() -> None:
-    known = {"columns", "types", "kinds", "store", "statistics", "version", "lineage", "news"}
+    known = {"columns", "types", "kinds", "nullable", "store", "statistics", "version"}
+    known |= {"lineage", "news"}
     assert {name for name in vars(relation_of((1, 2))) if name[0] != "_"} == known
 
 
