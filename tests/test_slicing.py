@@ -159,6 +159,10 @@ def test_the_slices_of_outer_variables_stay() -> None:
     uses = [IndexUse("E", "x"), IndexUse("E", "x"), IndexUse("E", "y")]
     found = CellPlanner(uses, {"E": edges}, {("x", "y", True)}, 2000, 0).schedule()
     assert isinstance(found, Schedule)
+    polled: list[None] = []
+    more = (), lambda: polled.append(None)
+    assert CellPlanner(uses, {"E": edges}, {("x", "y", True)}, 2000, 0, *more).schedule() == found
+    assert len(polled) > 2 * len(found.turns) + found.skipped  # a query may be stopped meanwhile
     outer, inner = found.ranges
     assert len(found.ranges[outer]) < len(found.ranges[inner])
     assert found.skipped > len(found.turns) / 2

@@ -152,7 +152,7 @@ def scheduled(
         return found[1]
     if len(known) >= MOST_KNOWN:
         known.clear()
-    result = CellPlanner(uses, dict(tries.sizes), *how).schedule()
+    result = CellPlanner(uses, dict(tries.sizes), *how, context.limits.poll).schedule()
     known[uses, how] = tuple(map(ReferenceType, used)), result
     return result
 

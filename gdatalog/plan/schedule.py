@@ -12,7 +12,7 @@ caller samples the lists, because this module reads no trie.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from math import prod
 
@@ -50,7 +50,7 @@ class CellPlanner:
     two cells' at a time.
 
     `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings.
-    `overhead`: the cost of a cell, in bytes of copying.
+    `overhead`: the cost of a cell, in bytes of copying. `poll`: called often, to stop early.
     """
 
     uses: Sequence[IndexUse]
@@ -59,6 +59,7 @@ class CellPlanner:
     room: int
     overhead: int = OVERHEAD
     levels: Sequence[Level] = ()
+    poll: Callable[[], None] = lambda: None
 
     @cached_property
     def weights(self) -> dict[str, Weights]:
@@ -86,6 +87,7 @@ class CellPlanner:
         choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
         every: list[tuple[float, tuple[int, ...]]] = []
         for shares in product(choices, repeat=len(self.names)):
+            self.poll()
             cells = prod(shares)
             if cells <= MOST_CELLS and self._expected_held(shares) <= self.room:
                 cost = self._expected(shares) + self._again(shares) + self.overhead * cells
@@ -107,6 +109,7 @@ class CellPlanner:
         """The ranges of the first of these shares that fit, with or without room for the next
         cell's slices."""
         for _, shares in islice(every, MOST_TRIED):
+            self.poll()
             ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
             if self._largest(ranges, ahead) <= self.room:
                 return ranges
@@ -191,6 +194,7 @@ class CellPlanner:
         turns: list[CellSlices] = []
         skipped = 0
         for numbers in serpentine([len(ranges[name]) for name in names]):
+            self.poll()
             mine = tuple(
                 every[0 if place is None else numbers[place]]
                 for every, place in zip(slices, places, strict=True)
@@ -200,7 +204,7 @@ class CellPlanner:
                 skipped += 1
             else:
                 turns.append(CellSlices(Cell(cell), mine))
-        moved = bytes_moved(turns, self.room, self.sizes)
+        moved = bytes_moved(turns, self.room, self.sizes, self.poll)
         again = self._again([len(ranges.get(name, ())) or 1 for name in self.names])
         return Schedule(ranges, tuple(turns), skipped, moved, again)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -142,10 +142,16 @@ def paired(turns: Sequence[CellSlices]) -> Iterator[tuple[CellSlices, tuple[Slic
         yield turn, () if after is None else after.slices
 
 
-def bytes_moved(turns: Sequence[CellSlices], room: int, sizes: Mapping[Hashable, Sizes]) -> int:
+def bytes_moved(
+    turns: Sequence[CellSlices],
+    room: int,
+    sizes: Mapping[Hashable, Sizes],
+    poll: Callable[[], None] = lambda: None,
+) -> int:
     """The bytes copied for these turns."""
     shelf, total = SliceCache(room, sizes), 0
     for turn, coming in paired(turns):
+        poll()
         missing = [*shelf.enter(turn.slices, coming), *shelf.ahead(coming, turn.slices)]
         total += sum(map(shelf.moved, missing))
     return total
