@@ -177,13 +177,14 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
-    # Loops wait for loads: more warps are worth more than all registers. Not those that keep tables
-    # of counts: a team is one large block, and few tables fit into the caches.
+    # Loops that count wait for loads: more warps are worth more than all registers. Not those that
+    # keep tables of counts: a team is one large block, and few tables fit into the caches.
     tables = any(argument.kind in ("tally", "tallied") for argument in scratch)
+    bounded = translation.entries or (printed.single and not tables)
     resident = HOLDING if turned else RESIDENT
     bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n"
     lines = [
-        bounds * (translation.entries or not tables) + '#include "hashing.cuh"\n' * hashed,
+        bounds * bounded + '#include "hashing.cuh"\n' * hashed,
         _HEAD + '#include "teams.cuh"\n' * bool(team),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
