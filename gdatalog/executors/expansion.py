@@ -76,7 +76,7 @@ class FrontierExpansion(FrontierLists):
         if self.frontier.most == 1 and not tests and not step.cuts and self._only_roots(step):
             yield from self._all_roots(step, self.roots(step)[0].values)
             return
-        if not tests and self._one_each(step):
+        if len(step.participants) == 1 and not tests and self._one_each(step):
             yield self._with_values(step)
             return
         once = self._shared(step, tests)
@@ -100,7 +100,7 @@ class FrontierExpansion(FrontierLists):
     def _one_each(self, step: Join) -> bool:
         """Whether each row has one value, in the list of the step's only participant."""
         frontier, limits = self.frontier, self.walk.limits
-        if step.cuts or step.reuse is not None or len(step.participants) != 1:
+        if step.cuts or step.reuse is not None:
             return False
         (part,) = step.participants
         if self.ops.fused is not None or part.depth == 0 or part.trie in frontier.sought:
