@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
@@ -44,16 +43,15 @@ def cautions_of(
     found = list(dict.fromkeys(earlier))
     once: list[s.Var] = []
     souffle = is_souffle(program)
-    single = {head.name for head in _heads(program) if head.args and all(map(_is_total, head.args))}
     for statement in program.statements:
         match statement:
             case s.Rule(heads, body) if body is not None:
                 once += _used_once(heads, body)
-                found += _products(body, single)
+                found += _products(body, program)
                 if souffle:
                     found += wildcards_counted(body, heads)
             case s.Query(body):
-                found += _products(body, single)
+                found += _products(body, program)
                 if souffle:
                     found += wildcards_counted(body)
             case s.Pragma(args) if args and args[0] not in PRAGMAS:
@@ -127,10 +125,13 @@ def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
     return found
 
 
-def _heads(program: s.Program) -> Iterator[s.Atom]:
+def _single(program: s.Program) -> Iterator[str]:
+    """Relations of at most one row, as `total` of `total(sum(x)) <- sale(x).`"""
     for statement in program.statements:
         if isinstance(statement, s.Rule):
-            yield from statement.heads
+            for head in statement.heads:
+                if head.args and all(map(_is_total, head.args)):
+                    yield head.name
 
 
 def _is_total(arg: s.Expr) -> bool:
@@ -139,12 +140,11 @@ def _is_total(arg: s.Expr) -> bool:
     return arg.name not in ("min", "max") or len(arg.args) == 1
 
 
-def _products(literal: s.Literal, single: AbstractSet[str]) -> Iterator[Caution]:
-    """Conjunctions that are cross products: nothing connects some of their atoms. Relations that
-    are `single` have at most one row, as `total` of `total(sum(x)) <- sale(x).`"""
+def _products(literal: s.Literal, program: s.Program) -> Iterator[Caution]:
+    """Conjunctions that are cross products: nothing connects some of their atoms."""
     match literal:
         case s.And(items):
-            atoms = _unconnected(items, single)
+            atoms = _unconnected(items, program)
             if len(atoms) > 1:
                 message = (
                     f"{show(atoms[0])} and {show(atoms[1])} share no variable: every match of "
@@ -154,18 +154,19 @@ def _products(literal: s.Literal, single: AbstractSet[str]) -> Iterator[Caution]
                 yield Caution(message, atoms[1].span, hint, cause="product")
             for item in items:
                 if isinstance(item, s.Or):
-                    yield from _products(item, single)
+                    yield from _products(item, program)
         case s.Or(items):
             for item in items:
-                yield from _products(item, single)
+                yield from _products(item, program)
 
 
-def _unconnected(items: Sequence[s.Literal], single: AbstractSet[str]) -> list[s.Atom]:
+def _unconnected(items: Sequence[s.Literal], program: s.Program) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
     names = [variables(item).keys() for item in items]
     groups = connected(names)
     if len(groups) < 2:
         return []
+    single = set(_single(program))
     parts = ((items[at] for at in group if names[at]) for group in groups)
     atoms = (
         next((a for a in part if isinstance(a, s.Atom) and a.name not in single), None)

@@ -108,9 +108,10 @@ class ColumnNames:
     def of_heads(self) -> dict[str, tuple[str, ...]]:
         """Those of the rules, as they are written."""
         if self._of_heads is None:
-            statements = self.program.statements
-            rules = [each for each in statements if isinstance(each, s.Rule)]
-            heads = [head for rule in rules if shapes_of(rule) is None for head in rule.heads]
+            heads: list[s.Atom] = []
+            for rule in self.program.statements:
+                if isinstance(rule, s.Rule) and shapes_of(rule) is None:
+                    heads += rule.heads
             self._of_heads = names_of_columns(heads)
         return self._of_heads
 

@@ -165,8 +165,10 @@ def order_strata(draft: ProgramDraft) -> None:
 def settle(draft: ProgramDraft) -> None:
     """All relations get schemas, and the program is complete if it has no errors."""
     program, catalog, inlining = draft.program, draft.catalog, draft.inlining
-    named = names_of_columns([rule.head for rule in draft.rules])
-    named |= {**draft.columns.of_heads(), **draft.columns.named}
+    named = {**draft.columns.of_heads(), **draft.columns.named}
+    made = [rule.head for rule in draft.rules if rule.head.name not in named]
+    if made:
+        named |= names_of_columns(made)
     schemas = schemas_of(draft.types, named, draft.facts)
     if not draft.errors and any(map(KINDS, schemas.values())):
         of_times = schemas, draft.strata, draft.facts, draft.errors
