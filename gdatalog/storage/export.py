@@ -311,7 +311,7 @@ _TIMES: dict[TypeName, str] = {
 
 # What stands for a null in arrays of these kinds; others become objects, with None.
 _WITH_NULLS = {
-    "f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT", "ns"), "O": None,
+    "f": np.nan, "M": np.datetime64("NaT", "ns"), "m": np.timedelta64("NaT", "ns"), "O": None,
 }  # fmt: skip
 
 
