@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.errors import UsageError
-from gdatalog.parser.words import check_relation_name
 from gdatalog.progress import OnProgress
 from gdatalog.records import replace
 from gdatalog.storage.load_options import LoadOptions, Nulls, checked
@@ -234,6 +233,8 @@ class DataCalls:
             if rows is None:
                 name, gone = delete_where(workspace, what, params)
                 return Deleted(name, gone, 0, workspace.catalog.rules_of(name))
+            from gdatalog.parser.words import check_relation_name
+
             check_relation_name(what)
             if params is not None:
                 raise UsageError("params= is for a condition, and rows have none")

@@ -22,6 +22,7 @@ from gdatalog.errors import DataError
 from gdatalog.result import Result
 from gdatalog.storage import row_groups, writers
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import TypedColumns
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_groups import rows_at_once
 from gdatalog.storage.rows import cut
@@ -64,6 +65,10 @@ def answer(rows: int = ROWS) -> Result:
     return Result(Relation.of_blocks(names, types, blocks, rows, distinct=True), symbols, blocks)
 
 
+def columns_of(r: Result) -> TypedColumns:
+    return TypedColumns(r.columns, r._relation.types)
+
+
 def write(r: Result, name: str) -> None:
     if name.endswith(("/", ".parquet")):
         r.to_parquet(name)
@@ -76,7 +81,7 @@ def write(r: Result, name: str) -> None:
 def test_files_of_several_blocks(name: str, rows: int, short_blocks: None) -> None:
     r = answer(rows)
     write(r, name)
-    again = read_table(name, declared=r._relation)
+    again = read_table(name, declared=columns_of(r))
     assert sorted(to_rows(again)) == sorted(to_rows(r.table()))
     assert os.listdir() == [name.rstrip("/")]
 
@@ -189,7 +194,7 @@ def test_a_full_disk(name: str, short_blocks: None) -> None:
     assert caught.value.hint == "free some space, or write to another disk"
     assert os.listdir() == []
     write(r, name)  # and the next one works
-    assert sorted(to_rows(read_table(name, declared=r._relation))) == sorted(to_rows(r.table()))
+    assert sorted(to_rows(read_table(name, declared=columns_of(r)))) == sorted(to_rows(r.table()))
 
 
 def test_a_pipe_gets_all_or_nothing(short_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,5 +235,5 @@ def test_output_writes_block_by_block(
         db["E"] = rows
         db.run(f'r(x, y, z) <- E(x, y), E(z, y), x < z, z < x + 9.\n.output r("{name}")')
         expected = sorted((x, y, z) for x, y in rows for z, w in rows if w == y and x < z < x + 9)
-        declared = db["r"]._relation
+        declared = columns_of(db["r"])
     assert sorted(to_rows(read_table(name, declared=declared))) == expected
