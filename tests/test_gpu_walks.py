@@ -301,3 +301,14 @@ def test_lanes_look_at_the_clock_together(seed: int) -> None:
         for limit in (5_500_000, 6_500_000, 7_500_000, 8_500_000):
             db.workspace.tune(tile_shares_after=limit, tile_grain=64)
             assert sorted(db.query(text).fetchall()) == expected
+
+
+@pytest.mark.parametrize("tile", [1, 16])
+def test_a_proposition_holds_if_there_is_a_match(tile: int) -> None:
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(1, 2), (2, 3), (1, 3), (4, 1)]
+        db.workspace.device = Gpu(HostDriver(seed=tile))
+        db.workspace.force(strategy="lftj", tile=tile)
+        for least, holds in ((0, True), (2, False)):
+            found = db.query("p() <- E(x, y), E(y, z), E(x, z), x > $least.", {"least": least})
+            assert bool(found) == holds and found.fetchall() == [()] * holds

@@ -310,7 +310,7 @@ class Launch:
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 self.control[word] = 0
             del outputs
-            pool = self._new_pool(self._next_count(pool, 0 if rows is None else len(rows[0])))
+            pool = self._new_pool(self._next_count(pool, len(rows[0]) if rows else 0))
 
     def _one_row_each(self) -> Steps[list[Block]]:
         """The steps if each tile gives one row: there is room for all. From the second time on, one
@@ -390,14 +390,14 @@ class Launch:
         """Launches the kernel; returns why it ended, how many rows each block that it asked for
         has, and the blocks."""
         driver, outputs = self.shared.driver, pool.outputs
-        if outputs:
-            driver.clear(pool.counts)
+        driver.clear(pool.counts)
         self.kernel.launch(self.grid, THREADS, self._arguments(pool))
         reads = (pool.few if brief else (pool.counts,)) if outputs else ()
         words, *found = yield self.control, driver.reading((self.control, *reads))
         status, used = self._status(words), min(int(words[Word.POOL]), pool.count)
-        if not outputs:
-            return status, np.empty(0, dtype=np.int32), outputs
+        if not outputs:  # a proposition, which holds if there is a row, or tables of counts
+            counts = driver.fetched(pool.counts[:used]) if used else np.empty(0, dtype=np.int32)
+            return status, counts, outputs
         counts, *rows = found
         if used > len(counts):
             counts, rows = driver.fetched(pool.counts[:used]), []
@@ -511,8 +511,8 @@ class Launch:
 
     def _drain(self, outputs: Sequence[Array], counts: Array, block_rows: int) -> Block | None:
         """The rows of the pool's used blocks, without gaps. `counts`: on the host."""
-        if not len(counts):
-            return None
+        if not outputs or not len(counts):
+            return () if counts.any() else None
         xp, total = self.xp, int(counts.sum())
         starts = np.arange(len(counts)) * block_rows
         if total < PLACED_HERE:
