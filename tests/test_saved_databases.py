@@ -316,6 +316,14 @@ def test_manifests_that_no_save_wrote(saved: str) -> None:
         assert "damaged" in told(change)
 
 
+def test_the_first_format_is_still_read(saved: str) -> None:
+    """Its relations have no nulls, and say nothing of them."""
+    revised(saved, lambda said: said.update(format=1) or said["relations"]["E"].pop("nulls"))
+    with gd.connect(saved, device="cpu") as db:
+        assert sorted(db["E"].fetchall()) == [(1, "a", 0.5, True), (2, "b", 1.5, False)]
+        assert sorted(db["p"].fetchall()) == [(1,), (2,)]
+
+
 def test_what_is_no_database(tmp_path: Path) -> None:
     file, folder, empty = tmp_path / "file.gdb", tmp_path / "folder.gdb", tmp_path / "empty.gdb"
     file.write_text("text")
