@@ -9,7 +9,7 @@ db.query("tr(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y < z.").df()
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.distribution import VERSION as __version__  # noqa: F401
+from gdatalog.distribution import VERSION as __version__  # noqa: F401, for who asks the package
 from gdatalog.errors import (
     DataError,
     DeviceError,

@@ -158,7 +158,7 @@ def _matches(
 
 
 def _pattern(program: Program) -> s.Retract:
-    """An atom, and the literals that follow it."""
+    """The condition of `db.delete` as a retraction: an atom, and the literals that follow it."""
     first = program.statements[0] if len(program.statements) == 1 else None
     items: Sequence[s.Literal] = ()
     if isinstance(first, s.Query) and first.ordering is None:

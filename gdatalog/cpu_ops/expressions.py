@@ -86,7 +86,7 @@ def _keys(expr: Expr, columns: ByName, scope: Scope) -> tuple[Array, Array | Non
 
 
 def may_be_null(expr: Expr) -> bool:
-    """Whether it has keys of nulls, which stand for no values."""
+    """Whether its keys may be those of nulls, which stand for no values."""
     if isinstance(expr, Constant):
         return expr.value is None
     return isinstance(expr, Apply) and expr.function in NULLING

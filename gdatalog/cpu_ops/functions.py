@@ -80,7 +80,7 @@ EXTREMES = ("min", "max")
 
 
 def _down_to(a: Array, size: int, start: int) -> Array:
-    """The last multiple of a size, counted from a start."""
+    """The greatest `start + n * size`, for a whole n, that is not above the value."""
     down: Array = a - (a - start) % size
     return down
 

@@ -240,7 +240,8 @@ class FrontierExpansion(FrontierLists):
                 yield child_of(skip, skip + size)
 
     def _handed(self, frontier: Frontier, first: int | None) -> bool:
-        """Whether the rows from this one on (None: within a list) have run deeper."""
+        """Whether depth-first loops have taken the rows from `first` on, and run all levels below;
+        `first` is None within a list."""
         if self._deeper is None or first is None:
             return False
         return self._deeper(0, frontier.take(self.ops.xp.arange(first, frontier.size)))

@@ -223,7 +223,7 @@ def weekday_of_date(days: int) -> int:
 
 @inlined
 def down_to(value: int, size: int, start: int) -> Scalar:
-    """The last multiple of a size, counted from a start."""
+    """The greatest `start + n * size`, for a whole n, that is not above the value."""
     return minus(value, minus(value, start) % size)
 
 
