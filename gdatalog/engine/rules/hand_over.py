@@ -22,8 +22,8 @@ _rests = lru_cache(256)(rest_of)  # the same plan has the same loops, by its ide
 
 @dataclass(slots=True)
 class HandOver:
-    """The hand-over of one join into one sink. `found`: how many bindings the loops made, if they are
-    counted."""
+    """The hand-over of one join into one sink. `found`: the number of bindings of the loops, if
+    they are counted."""
 
     join: JoinPlan
     tries: Sequence[Trie]
