@@ -15,7 +15,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText
-from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import (
@@ -177,7 +177,7 @@ class FusedLevel:
         if self._ends is None:
             self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // LEVEL_TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
             ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.kernels import LEVEL_EACH, LEVEL_TILE, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -19,6 +19,9 @@ from gdatalog.storage.trie import (
     TrieLevel,
     ValueTests,
 )
+
+
+LEVEL_BLOCKS = 6
 
 
 class GivenArrays:
@@ -119,10 +122,9 @@ class ListsText(GivenArrays):
                 "            const i64 begin = sums[i] - lengths[i];",
                 "            if (at >= size) continue;",
                 "            ends[at] = sums[i];",
-                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
-                "                if (cut * TILE >= sums[i]) break;",
+                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
+                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
-                "            }",
                 "        }",
                 "    }",
                 "}\n",
@@ -317,9 +319,10 @@ class LevelText(GivenArrays):
         params.append("ARRAY(const i64) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
+            f"#define EACH {LEVEL_EACH}",
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
+            f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})({', '.join([*params, *self.params, *outs])},",
             f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",

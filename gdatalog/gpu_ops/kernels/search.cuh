@@ -185,17 +185,22 @@ DEVICE int threads_with(bool yes) {
     return sum;
 }
 
-// The row of an entry: the first of [low, high) whose end is greater, else `high`; called by all
+// The first position in [low, high) whose value is not before the key, else `high`; called by all
 // threads of the block.
-template <class E>
-DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+template <bool UP_TO, class A, class K>
+DEVICE i64 bound_by_block(A values, i64 low, i64 high, K key) {
     while (low < high) {
         const i64 step = (high - low + THREADS - 1) / THREADS;
-        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's rows
-        low += step * threads_with(last < high && ends[last] <= entry);
+        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's values
+        low += step * threads_with(last < high && precedes<UP_TO>(+values[last], key));
         high = low + step - 1 < high ? low + step - 1 : high;
     }
     return low;
+}
+// The row of an entry: the first of [low, high) whose end is greater.
+template <class E>
+DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+    return bound_by_block<true>(ends, low, high, entry);
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
