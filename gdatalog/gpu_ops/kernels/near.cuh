@@ -2,7 +2,9 @@
 #pragma once
 #include "search.cuh"
 
+#ifndef NEAR
 #define NEAR 2048  // values of the lists that a block takes into shared memory
+#endif
 
 // The least and the greatest value of the block's threads; called by all of them.
 template <class T>
