@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import LEVEL_EACH, LEVEL_TILE, type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -19,9 +19,6 @@ from gdatalog.storage.trie import (
     TrieLevel,
     ValueTests,
 )
-
-
-LEVEL_BLOCKS = 6
 
 
 class GivenArrays:
@@ -322,7 +319,8 @@ class LevelText(GivenArrays):
             f"#define EACH {LEVEL_EACH}",
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})({', '.join([*params, *self.params, *outs])},",
+            f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})(",
+            f"    {', '.join([*params, *self.params, *outs])},",
             f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, TILE);",
             "    SHARED(i64, origins, TILE);",
@@ -332,8 +330,8 @@ class LevelText(GivenArrays):
         ]
 
 
-# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks of
-# earlier tiles.
+# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
+# of earlier tiles.
 _TILES = (
     "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
