@@ -21,17 +21,18 @@ KERNEL(look_up_pairs)(ARRAY(PLACE) found, ARRAY(const VALUE) values, ARRAY(const
         }
         extent_of_block(least, greatest);
         const i64 low = offsets[least], high = offsets[greatest + 1];
-        const bool close = take_part(near, values, low, high - low);
-        i32 at[EACH], left[EACH], end[EACH];
+        const bool close = high - low <= NEAR;
+        i32 at[EACH], end[EACH], longest = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            at[i] = end[i] = left[i] = 0;
-            if (!close) continue;
-            at[i] = (i32)(offsets[of[i]] - low);
-            end[i] = (i32)(offsets[of[i] + 1] - low);
-            left[i] = end[i] - at[i];
+            at[i] = close ? (i32)(offsets[of[i]] - low) : 0;
+            end[i] = close ? (i32)(offsets[of[i] + 1] - low) : 0;
+            longest = end[i] - at[i] > longest ? end[i] - at[i] : longest;
         }
-        search_near(near, keys, at, left);
+        if (close)
+            for (int to = thread_of_block(); to < high - low; to += THREADS) near[to] = values[low + to];
+        block_sync();
+        search_near(near, keys, at, end, longest);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             const i64 to = tile * TILE + place_in_tile(i);
