@@ -15,6 +15,7 @@ from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part, Steps, finished
+from gdatalog.gpu_ops.level_graph import KeptLevels, PreparedLevels
 from gdatalog.gpu_ops.paged_tries import Paged
 from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
@@ -126,6 +127,14 @@ class Gpu:
     def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
         """The rows of prepared loops."""
         return self.walks.again(loops, scope, limits)
+
+    def levels(self, tries: Sequence[Trie]) -> PreparedLevels:
+        """A breadth-first join that counts, whose first run over these tries is to be noted."""
+        return PreparedLevels(self.walks, self.ops, tries)
+
+    def kept_levels(self, key: object) -> PreparedLoops:
+        """The counts of levels that are prepared, and kept under this key."""
+        return KeptLevels(self.walks, key)
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
         """Runs a partitioned fixpoint."""

@@ -256,12 +256,10 @@ class Walks:
         self._taken(printed)
         return True
 
-    def again(
-        self, kept: Sequence[KeptLaunch], scope: Any, limits: Limits
-    ) -> list[list[Block]] | None:
-        """The rows of launches, which are queued together, on the host if they are few; None if
-        one is gone, or has no room."""
-        taken: list[Launch] = []
+    def again(self, kept: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        """The rows of launches (`KeptLaunch`, `KeptLevels`), which are queued together, on the host
+        if they are few; None if one is gone, or has no room."""
+        taken: list[Any] = []
         for each in kept:
             launch = each.taken(scope, limits)
             if launch is None:
