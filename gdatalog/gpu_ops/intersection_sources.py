@@ -99,11 +99,10 @@ class ListsText(GivenArrays):
                 "    const i64 size = rows_of_level(most, ahead);",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
-                "        const i64 first = tile * TILE + thread_of_block();",
                 "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = first + i * THREADS;",
+                "            const i64 at = tile * TILE + place_in_tile(i);",
                 "            sums[i] = 0;",
                 "            if (at >= size) continue;",
                 "            i64 start;",
@@ -116,7 +115,8 @@ class ListsText(GivenArrays):
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = first + i * THREADS, begin = sums[i] - lengths[i];",
+                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 begin = sums[i] - lengths[i];",
                 "            if (at >= size) continue;",
                 "            ends[at] = sums[i];",
                 "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
@@ -181,6 +181,7 @@ class LevelText(GivenArrays):
         self.places: list[int] = []
         self.looks: list[str] = []
         self._many = len(choices) > 1
+        self._whole = not (self._many or others or tests)  # all entries remain
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
@@ -253,13 +254,13 @@ class LevelText(GivenArrays):
         outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
         held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
+        to = "begin - from + place_in_tile(i)" if self._whole else "to[i]"
         lines = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
-            "    if (thread_of_grid() == 0) state[3] = total;",
-            "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+            *(_ALL_KEPT if self._whole else _TAKEN_TILES),
             *_TILE,
             "        bool keep[EACH];",
-            f"        i32 row[EACH]; {value} value[EACH]; i64 to[EACH]; {' '.join(held)}",
+            f"        i32 row[EACH]; {value} value[EACH]; {' '.join(held)}",
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
             "            keep[i] = false;",
@@ -268,18 +269,15 @@ class LevelText(GivenArrays):
             f"            value[i] = ({value})key;",
             "            keep[i] = true;",
             "        }",
-            "        places_of_kept(keep, to, state, tile, tiles);",
+            *(() if self._whole else _PLACES),
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
             "            if (!keep[i]) continue;",
-            "            if (to[i] >= room) {  // the next launch begins with the first of these",
-            "                const i64 entry = begin + i * THREADS + thread_of_block();",
-            "                if (to[i] == room) store_relaxed(state, 2, entry);",
-            "                continue;",
-            "            }",
-            "            rows_out[to[i]] = row[i];",
-            "            values_out[to[i]] = value[i];",
-            *(f"            out{n}[to[i]] = at{n}[i];" for n in self.places),
+            f"            const i64 at = {to};",
+            *(() if self._whole else _NO_ROOM),
+            "            rows_out[at] = row[i];",
+            "            values_out[at] = value[i];",
+            *(f"            out{n}[at] = at{n}[i];" for n in self.places),
             "        }",
             "    }",
             "}",
@@ -293,7 +291,7 @@ class LevelText(GivenArrays):
             *self._begin("count_level", ["ARRAY(i64) counts"]),
             f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
-            "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
+            *_TILES,
             *_TILE,
             "        for (int i = 0; i < EACH; i++) {",
             *(f"            {line}" for line in (*_ENTRY, *self._looks(False))),
@@ -327,11 +325,38 @@ class LevelText(GivenArrays):
             "    SHARED(i64, origins, TILE);",
             "    const i64 rows = rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
-            "    const i64 stop = total - from < most ? total : from + most;",
-            "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+            "    i64 stop = total - from < most ? total : from + most;",
         ]
 
 
+# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks of
+# earlier tiles.
+_TILES = (
+    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
+)
+_TAKEN_TILES = (
+    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    if (thread_of_grid() == 0) state[3] = total;",
+    "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+)
+# If all entries remain, their places are known.
+_ALL_KEPT = (
+    "    if (thread_of_grid() == 0) {",
+    "        state[1] = stop - from, state[3] = total;",
+    "        if (stop - from > room) state[2] = from + room;",
+    "    }",
+    "    if (stop - from > room) stop = from + room;",
+    *_TILES,
+)
+# Else they follow those that blocks of earlier tiles keep.
+_PLACES = ("        i64 to[EACH];", "        places_of_kept(keep, to, state, tile, tiles);")
+_NO_ROOM = (
+    "            if (at >= room) {  // the next launch begins with the first of these",
+    "                if (at == room) store_relaxed(state, 2, begin + place_in_tile(i));",
+    "                continue;",
+    "            }",
+)
 # Takes a tile's rows.
 _TILE = (
     "        const i64 begin = from + tile * TILE;",
@@ -339,12 +364,13 @@ _TILE = (
     "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
     "        const int held = ",
     "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
+    "        int near = 0;  // the row of the entry before",
 )
 # Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "const int own = i * THREADS + thread_of_block();",
+    "const int own = place_in_tile(i);",
     "if (begin + own >= end) continue;",
-    "const int near = row_in_tile(bounds, held, own);",
+    "near = row_in_tile(bounds, near, held, own);",
     "i64 r = first + near, position;",
     "if (near < held) {",
     "    position = origins[near] + own;",
