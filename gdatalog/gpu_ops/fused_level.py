@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText
+from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
 from gdatalog.gpu_ops.kernels import TILE, TYPES
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
@@ -73,9 +73,10 @@ class LevelTexts:
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        positions: Positions,
     ) -> None:
-        self.lists = ListsText(given, choices)
-        self.level = LevelText(given, choices, others, tests)
+        self.lists = ListsText(given, choices, positions)
+        self.level = LevelText(given, choices, others, tests, positions)
         self._sources: dict[object, dict[str, str]] = {}
 
     def sources(self, way: str, types: tuple[np.dtype[Any], ...]) -> dict[str, str]:
@@ -128,14 +129,6 @@ class FusedLevel:
         choices = [self._with_room(ops, choice, rows, len(choices)) for choice in choices]
         self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
-        given = LevelArguments(choices, others, tests)
-        texts = _TEXTS.get(given.shape)
-        if texts is None:
-            if len(_TEXTS) >= MOST_TEXTS:
-                _TEXTS.clear()
-            texts = _TEXTS[given.shape] = LevelTexts(given, choices, others, tests)
-        self._texts, self._values = texts, given.values
-        self._lookups = [*(choice.lookup for choice in choices), *others]
         lists = [choice.lists for choice in choices]
         self._value = np.result_type(*(one.values.dtype for one in lists))
         sizes = []
@@ -149,6 +142,20 @@ class FusedLevel:
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
         ranges = [one for one in lists if isinstance(one, ListRanges)]
         self.within: Sequence[TrieLevel] = [one.level for one in ranges if one.times == 1]
+        # Of positions in lists, and of ends of entries.
+        longest = max(len(one.values) for one in lists)
+        self._bound = self.most if ops.notes is None else ops.notes.bound(self.most)
+        self._types = ops.place_of(longest), ops.place_of(self._bound)
+        given = LevelArguments(choices, others, tests)
+        start, end = (TYPES[str(np.dtype(kind))] for kind in self._types)
+        shape = given.shape, start, end
+        texts = _TEXTS.get(shape)
+        if texts is None:
+            if len(_TEXTS) >= MOST_TEXTS:
+                _TEXTS.clear()
+            texts = _TEXTS[shape] = LevelTexts(given, choices, others, tests, (start, end))
+        self._texts, self._values = texts, given.values
+        self._lookups = [*(choice.lookup for choice in choices), *others]
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin
@@ -180,7 +187,8 @@ class FusedLevel:
         notes = self.ops.notes
         if notes is None:
             return None, False
-        sizes = notes.next((way, self._texts), 0 if self.ahead is not None else self._rows)
+        rows = 0 if self.ahead is not None else self._rows
+        sizes = notes.next((way, self._texts), rows, self._bound)
         if notes.replays:
             self.most = min(self.most, sizes.total)
         return sizes, notes.replays
@@ -190,7 +198,7 @@ class FusedLevel:
         list, among several that of the shortest; the rows in which tiles begin."""
         ops, xp, rows = self.ops, self.ops.xp, self._rows
         if self._ends is None:
-            self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
+            self._starts, self._ends = (xp.empty(rows, dtype=kind) for kind in self._types)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
@@ -222,8 +230,9 @@ class FusedLevel:
         begins = xp.zeros_like(ends)
         begins[1:] = ends[:-1]
         done = xp.minimum(xp.maximum(start - begins, 0), ends - begins)
-        self._starts = self._starts + done
-        self._ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        start, end = self._types
+        self._starts, self._ends = (self._starts + done).astype(start), ends.astype(end)
         self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 

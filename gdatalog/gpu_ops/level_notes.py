@@ -18,13 +18,14 @@ class NotRecorded(Exception):
 
 
 class LevelSizes:
-    """The launches of one level, or a part of it: `rows` to expand, if they were known; the rows
-    that it keeps, the entry to go on from, and how many candidates there are."""
+    """The launches of one level, or a part of it: `rows` to expand, if they were known, and the
+    `bound` of candidates; the rows that it keeps, the entry to go on from, and how many candidates
+    there are."""
 
-    __slots__ = ("kept", "kernel", "rows", "stop", "total")
+    __slots__ = ("bound", "kept", "kernel", "rows", "stop", "total")
 
-    def __init__(self, kernel: object, rows: int) -> None:
-        self.kernel, self.rows = kernel, rows
+    def __init__(self, kernel: object, rows: int, bound: int) -> None:
+        self.kernel, self.rows, self.bound = kernel, rows, bound
         self.kept = self.stop = self.total = -1  # unknown
 
 
@@ -57,16 +58,27 @@ class LevelNotes:
         words = (16 + (e.rows + e.kept + e.total) // tile for e in self.sizes)
         self._zeros = zeros(sum(words))
 
-    def next(self, kernel: object, rows: int) -> LevelSizes:
+    def next(self, kernel: object, rows: int, bound: int) -> LevelSizes:
         """The sizes of a launch: noted by the caller, or known. `kernel`: which it is; `rows`: how
         many it expands, 0 if that is unknown."""
         if not self.replays:
-            self.sizes.append(LevelSizes(kernel, rows))
+            self.sizes.append(LevelSizes(kernel, rows, bound))
             return self.sizes[-1]
-        self._at += 1
-        if self._at > len(self.sizes) or self.sizes[self._at - 1].kernel != kernel:
+        found = self._next
+        if found.kernel != kernel:
             raise NotRecorded
-        return self.sizes[self._at - 1]
+        self._at += 1
+        return found
+
+    def bound(self, most: int) -> int:
+        """The bound of candidates of the next launch, as it was when it was noted."""
+        return self._next.bound if self.replays else most
+
+    @property
+    def _next(self) -> LevelSizes:
+        if self._at == len(self.sizes):
+            raise NotRecorded
+        return self.sizes[self._at]
 
     def noted(self, compute: Callable[[], Found]) -> Found:
         """What is computed from what is read, or was."""
