@@ -8,6 +8,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.gpu_ops.level_graph import PreparedLevels
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
@@ -90,6 +91,17 @@ def test_a_wait_that_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None
         runs = [asked(db, TRIANGLES, False) for _ in range(4)]
         assert len({found for found, _, _ in runs}) == 1
         assert [recorded for _, _, recorded in runs] == [0, 1, 0, 0]
+
+
+def test_a_run_without_kernels_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Array operations expand levels while kernels are compiled; then the next run is noted."""
+    with opened(DEVICE) as db, monkeypatch.context() as patch:
+        patch.setattr(Kernels, "soon", lambda *given: False)
+        first = asked(db, TRIANGLES, False)[0]
+        asked(db, TRIANGLES, False)
+        patch.undo()
+        runs = [asked(db, TRIANGLES, False) for _ in range(3)]
+        assert [(found, recorded) for found, _, recorded in runs] == [(first, n) for n in (0, 1, 0)]
 
 
 def test_levels_that_are_dropped_run_as_before() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
-    from gdatalog.gpu_ops.walk import PreparedLoops
+    from gdatalog.gpu_ops.walk import KeptRuns, PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -148,7 +148,11 @@ class Accelerator(Device, Protocol):
     def levels(self, tries: Sequence[Trie]) -> PreparedLevels:
         """A breadth-first join that counts, whose first run over these tries is to be noted."""
 
-    def kept_levels(self, key: object) -> PreparedLoops:
+    @property
+    def kept_levels(self) -> KeptRuns:
+        """Such joins, by a key."""
+
+    def counts_again(self, key: object) -> PreparedLoops:
         """The counts of levels that are prepared, and kept under this key."""
 
     def again(

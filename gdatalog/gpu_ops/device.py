@@ -21,7 +21,7 @@ from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import PreparedLoops, Walks
+from gdatalog.gpu_ops.walk import KeptRuns, PreparedLoops, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -132,7 +132,12 @@ class Gpu:
         """A breadth-first join that counts, whose first run over these tries is to be noted."""
         return PreparedLevels(self.walks, self.ops, tries)
 
-    def kept_levels(self, key: object) -> PreparedLoops:
+    @property
+    def kept_levels(self) -> KeptRuns:
+        """Such joins, by a key."""
+        return self.walks.levels
+
+    def counts_again(self, key: object) -> PreparedLoops:
         """The counts of levels that are prepared, and kept under this key."""
         return KeptLevels(self.walks, key)
 

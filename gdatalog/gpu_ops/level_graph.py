@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gdatalog.gpu_ops.walk import Walks
 
 LEVELS = "rows of levels"
+MOST_TRIED = 4 * AT_ONCE  # candidates of a graph
 
 
 class PreparedLevels:
@@ -55,7 +56,7 @@ class PreparedLevels:
     @property
     def suits(self) -> bool:
         """Whether it can be recorded: a launch cannot be stopped, so it must not take long."""
-        return self.notes.complete and self.notes.tried <= AT_ONCE
+        return self.notes.complete and self.notes.tried <= MOST_TRIED
 
     def record(self, run: Callable[[], None]) -> bool:
         """Records a run with its `ops`; returns whether that was possible."""
@@ -110,13 +111,13 @@ class KeptLevels:
 
     def taken(self, scope: Any, limits: Limits) -> PreparedLevels | None:
         """The levels, for a run, after which they are kept again."""
-        found: PreparedLevels | None = self._walks.fixpoints.take(self._key)
+        found: PreparedLevels | None = self._walks.levels.take(self._key)
         if found is None or not found.ready or not found.take(limits):
             return None
         return found
 
     def keep(self, levels: PreparedLevels) -> None:
-        self._walks.fixpoints.keep(self._key, levels)
+        self._walks.levels.keep(self._key, levels)
 
     def blocks(self, scope: Any, limits: Limits) -> list[Block] | None:
         """As of `PreparedLoops`."""

@@ -57,14 +57,14 @@ class CountedLevels:
     def total(self, walk: Callable[[Ops], Levelwise]) -> int | None:
         """The number of bindings, by a graph; None if the join is to run as usual."""
         levels, limits, key = self.levels, self.context.limits, _key(self.join)
-        first = not levels.notes.replays
-        if first and levels.suits:
+        if not levels.notes.replays and levels.suits:
             levels.record(lambda: self._run(walk(levels.ops)))
-        self.device.keep(key, levels)
+        if levels.notes.replays:
+            self.device.kept_levels.keep(key, levels)
         if not levels.ready:
             return None
         limits.look(levels.notes.tried)
-        found = self.device.again([self.device.kept_levels(key)], self.context.scope, limits)
+        found = self.device.again([self.device.counts_again(key)], self.context.scope, limits)
         return None if found is None else sum(exact_sum(block[-1]) for block in found[0])
 
     def _run(self, walk: Levelwise) -> None:
@@ -72,11 +72,11 @@ class CountedLevels:
         walk.run(self.join.steps, 0, Frontier(1), _Total())
 
     def keep(self, walk: Levelwise) -> None:
-        """Keeps what a run has noted."""
-        if self.levels.notes.replays:
-            return
-        self.levels.roots = walk.roots
-        self.device.keep(_key(self.join), self.levels)
+        """Keeps what a run has noted, if the next one can be recorded."""
+        levels = self.levels
+        if levels.suits and not levels.notes.replays:
+            levels.roots = walk.roots
+            self.device.kept_levels.keep(_key(self.join), levels)
 
 
 def _key(join: JoinPlan) -> object:
@@ -110,7 +110,7 @@ def counted_levels(
     made_for = run_for(context, [join], tries)
     if made_for is None:
         return None
-    levels = device.kept_of(_key(join))
+    levels = device.kept_levels.take(_key(join))
     if levels is None or not levels.made_for.serves(context, tries):
         levels = device.levels(tries)
         levels.made_for = made_for
@@ -120,8 +120,8 @@ def counted_levels(
 def prepared_levels(join: JoinPlan, device: Accelerator) -> PreparedLoops | None:
     """The counts of a join's levels, if they are prepared on a device."""
     key = _key(join)
-    levels = device.kept_of(key)
+    levels = device.kept_levels.take(key)
     if levels is None:
         return None
-    device.keep(key, levels)
-    return device.kept_levels(key) if levels.ready else None
+    device.kept_levels.keep(key, levels)
+    return device.counts_again(key) if levels.ready else None
