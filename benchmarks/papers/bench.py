@@ -146,6 +146,7 @@ class Bench:
             memory.forget()
             before = memory.resident() if driver is None else empty_pool(driver.xp)
             row.cold, row.answer, row.kernels = _once(db, ask, clocks)
+            settle(db)
             most = memory.peak() if driver is None else pool_bytes(driver.xp)
             row.grown = None if most is None or before is None else max(0, most - before)
             enough = min(ENOUGH, self.cap / 6)
@@ -200,6 +201,13 @@ class Bench:
 def driver_of(db: gd.Database) -> Any:
     """What drives the database's GPU; None on the CPU, and of several GPUs."""
     return getattr(db.workspace.device, "driver", None)
+
+
+def settle(db: gd.Database) -> None:
+    """Waits for kernels that the first run has done without."""
+    ops = getattr(db.workspace.device, "ops", None)
+    if (kernels := getattr(ops, "kernels", None)) is not None:
+        kernels.settle()
 
 
 def known_count(pattern: Pattern, of: Graph) -> int | None:

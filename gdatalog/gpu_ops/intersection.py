@@ -100,6 +100,8 @@ class Intersections(Searches):
         ready = [self.kernels.soon(text, name) for name, text in level.texts(way).items()]
         if all(ready) or STEP_BYTES * min(level.most, chunk) > self.driver.free_memory() // 4:
             return level
+        if self.notes is not None:
+            self.notes.spoil()
         return None
 
     def intersect_lists(

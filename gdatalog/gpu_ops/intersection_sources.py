@@ -20,6 +20,8 @@ from gdatalog.storage.trie import (
     ValueTests,
 )
 
+Positions = tuple[str, str]  # the types of where a row's list starts, and of ends of entries
+
 
 class GivenArrays:
     """What a kernel takes of a level's arguments: their places (`taken`) and declarations
@@ -73,7 +75,9 @@ class ListsText(GivenArrays):
     """The source of the kernel that finds each row's lists, chooses the shortest of several, and
     sums their lengths up."""
 
-    def __init__(self, given: LevelArguments, choices: Sequence[Choice]) -> None:
+    def __init__(
+        self, given: LevelArguments, choices: Sequence[Choice], positions: Positions
+    ) -> None:
         super().__init__(given)
         finds = [self._find(choice.lists) for choice in choices]
         self._given = None
@@ -93,9 +97,9 @@ class ListsText(GivenArrays):
         self.text = "\n".join(
             [
                 '#include "search.cuh"',
-                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
-                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 most,",
-                "    ARRAY(const i64) ahead) {",
+                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY({positions[0]}) starts,",
+                f"    {sources}ARRAY({positions[1]}) ends, ARRAY(i32) cuts, i64 known,",
+                "    ARRAY(i64) state, i64 most, ARRAY(const i64) ahead) {",
                 "    const i64 size = rows_of_level(most, ahead);",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
@@ -108,7 +112,7 @@ class ListsText(GivenArrays):
                 "            i64 start;",
                 *["            int source = 0;"] * more,
                 *(f"            {line}" for line in lines),
-                "            starts[at] = start;",
+                f"            starts[at] = ({positions[0]})start;",
                 *["            sources[at] = (u8)source;"] * more,
                 "        }",
                 "        for (int i = 0; i < EACH; i++) lengths[i] = sums[i];",
@@ -118,7 +122,7 @@ class ListsText(GivenArrays):
                 "            const i64 at = tile * TILE + place_in_tile(i);",
                 "            const i64 begin = sums[i] - lengths[i];",
                 "            if (at >= size) continue;",
-                "            ends[at] = sums[i];",
+                f"            ends[at] = ({positions[1]})sums[i];",
                 f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
                 f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
@@ -175,8 +179,10 @@ class LevelText(GivenArrays):
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        positions: Positions,
     ) -> None:
         super().__init__(given)
+        self._positions = positions
         self.places: list[int] = []
         self.looks: list[str] = []
         self._many = len(choices) > 1
@@ -312,8 +318,9 @@ class LevelText(GivenArrays):
         return ["const int source = sources[r];", *looks] if self._many else looks
 
     def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
-        params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
-        params.append("ARRAY(const i64) starts")
+        start, end = self._positions
+        params = [f"ARRAY(const {end}) ends", "ARRAY(const i32) cuts", "i64 known"]
+        params.append(f"ARRAY(const {start}) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
             f"#define EACH {LEVEL_EACH}",
@@ -323,7 +330,7 @@ class LevelText(GivenArrays):
             f"    {', '.join([*params, *self.params, *outs])},",
             f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, TILE);",
-            "    SHARED(i64, origins, TILE);",
+            f"    SHARED({start}, origins, TILE);",
             "    const i64 rows = rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    i64 stop = total - from < most ? total : from + most;",

@@ -71,6 +71,11 @@ class Kernels:
         self._coming[key] = begun(compile)
         return False
 
+    def settle(self) -> None:
+        """Waits for what other threads compile."""
+        for task in [*self._coming.values()]:
+            task.wait()
+
     def kernel(self, text: str, name: str) -> CupyKernel:
         """The kernel of a source with its types."""
         if (text, name) in self._coming:
@@ -100,5 +105,5 @@ class Kernels:
 def _settle(kernels: ref[Kernels]) -> None:
     """Waits for what is being compiled when the process ends, which would crash the compiler."""
     found = kernels()
-    for task in [] if found is None else [*found._coming.values()]:
-        task.wait()
+    if found is not None:
+        found.settle()

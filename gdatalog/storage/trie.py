@@ -287,6 +287,12 @@ class Through(NamedTuple):
     values: Array
     rows: tuple[Array, ...]
 
+    def gathered(self) -> Array:
+        found = self.rows[-1]
+        for rows in reversed(self.rows[:-1]):
+            found = rows[found]
+        return self.values[found]
+
 
 # Comparisons of values with a column of their rows: (operator, column).
 ValueTests = Sequence[tuple[str, Any]]

@@ -18,6 +18,7 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, laid
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum, one_row, scanned
 from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.rules.counted_levels import prepared_levels
 from gdatalog.engine.rules.operator import Refusal, RuleJoins
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import COUNT
@@ -135,6 +136,9 @@ def _prepared(
         form = form_of_bag((), COUNT) if plan.terms else form_of_bag(plan.keys, plan.gathers)
     nest = JoinNest(join, form, sources, context)
     limits, settings = context.limits, context.settings
+    if not plan.terms and _counts(plan) and choose(nest, label).breadth_first:
+        levels = prepared_levels(join, device)
+        return None if levels is None else LaunchedJoin(join, form, levels, times)
     if plan.terms:
         times = plan.terms[number].coefficient
         count = scanned(join, nest.tries, limits)
