@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
-from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
@@ -200,7 +200,7 @@ class FusedLevel:
         if self._ends is None:
             self._starts, self._ends = (xp.empty(rows, dtype=kind) for kind in self._types)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // LEVEL_TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
             ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)

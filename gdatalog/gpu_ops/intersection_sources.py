@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -20,6 +20,7 @@ from gdatalog.storage.trie import (
     ValueTests,
 )
 
+HELD_LISTS = 2  # in which values are looked up first: blocks note where those of rows are
 Positions = tuple[str, str]  # the types of where a row's list starts, and of ends of entries
 
 
@@ -123,10 +124,9 @@ class ListsText(GivenArrays):
                 "            const i64 begin = sums[i] - lengths[i];",
                 "            if (at >= size) continue;",
                 f"            ends[at] = ({positions[1]})sums[i];",
-                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
-                "                if (cut * TILE >= sums[i]) break;",
+                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
+                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
-                "            }",
                 "        }",
                 "    }",
                 "}\n",
@@ -186,7 +186,9 @@ class LevelText(GivenArrays):
         self._positions = positions
         self.places: list[int] = []
         self.looks: list[str] = []
-        self._many = len(choices) > 1
+        self._held: list[str] = []  # what is found out once for a row of a tile
+        self._lists = len(choices) - 1  # in which values are looked up
+        self._many = self._lists > 0
         self._whole = not (self._many or others or tests)  # all entries remain
         self._own(choices)
         for op, column in tests:
@@ -216,34 +218,38 @@ class LevelText(GivenArrays):
 
     def _in_choice(self, number: int, low: Choice, high: Choice) -> None:
         """Looks a value up in one more of its row's choices: the next that is not its own."""
-        at = f"place{number}"
-        self.looks.append(f"i64 low{number}, high{number}, {at};")
-        self.looks.append(f"const bool later{number} = source <= {number};")
-        finds = []
-        for when, choice in ((f"if (later{number})", high), ("else", low)):
-            self.looks += [f"{when} {{", *self._list_of(number, choice), "}"]
-            values = self.array(choice.lookup.level.values)
-            finds.append(f"{at} = find({values}, low{number}, high{number}, key);")
-        if finds[0] == finds[1]:
-            self.looks.append(finds[0])
+        at, later = f"place{number}", f"source <= {number}"
+        lists = [f"if ({later}) {{", *self._list_of(high), "} else {", *self._list_of(low), "}"]
+        if number < HELD_LISTS:
+            self._held += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
+            self._held += [f"    lows{number}[near] = low, highs{number}[near] = high;", "}"]
+            self.looks.append(f"const i64 low{number} = lows{number}[near];")
+            self.looks.append(f"const i64 high{number} = highs{number}[near];")
         else:
-            self.looks += [f"if (later{number})", f"    {finds[0]}", "else", f"    {finds[1]}"]
-        self.looks.append(f"if ({at} < 0) continue;")
+            self.looks.append(f"i64 low{number}, high{number};")
+            self.looks += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
+            self.looks += [f"    low{number} = low, high{number} = high;", "}"]
+        finds = []
+        for choice in (high, low):
+            values = self.array(choice.lookup.level.values)
+            finds.append(f"find({values}, low{number}, high{number}, key)")
+        find = finds[0] if finds[0] == finds[1] else f"{later} ? {finds[0]} : {finds[1]}"
+        self.looks += [f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
         for when, which, choice in (("", number + 1, high), ("!", number, low)):
             if choice.lookup.wanted:
-                self.looks.append(f"if ({when}later{number}) at{which}[i] = {at};")
+                self.looks.append(f"if ({when}({later})) at{which}[i] = {at};")
 
-    def _list_of(self, number: int, choice: Choice) -> list[str]:
-        """The lines that find the row's list of a choice."""
+    def _list_of(self, choice: Choice) -> list[str]:
+        """The lines that find the list of a choice of the row `r`."""
         lists, lookup = choice.lists, choice.lookup
         if isinstance(lists, ListRuns):
             assert lists.lows is not None and lists.highs is not None
             lows, highs = self.array(lists.lows), self.array(lists.highs)
-            return [f"    low{number} = {lows}[r], high{number} = {highs}[r];"]
+            return [f"    low = {lows}[r], high = {highs}[r];"]
         offsets, parent = self.array(lookup.level.offsets), self.entry(lookup.parents, "r")
         return [
             f"    const i64 parent = {parent};",
-            f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
+            f"    low = {offsets}[parent], high = {offsets}[parent + 1];",
         ]
 
     def _in_root(self, number: int, lookup: Lookup) -> None:
@@ -265,16 +271,11 @@ class LevelText(GivenArrays):
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             *(_ALL_KEPT if self._whole else _TAKEN_TILES),
             *_TILE,
-            "        bool keep[EACH];",
-            f"        i32 row[EACH]; {value} value[EACH]; {' '.join(held)}",
-            "#pragma unroll",
-            "        for (int i = 0; i < EACH; i++) {",
-            "            keep[i] = false;",
-            *(f"            {line}" for line in (*_ENTRY, *self._looks(True))),
-            "            row[i] = (i32)r;",
-            f"            value[i] = ({value})key;",
-            "            keep[i] = true;",
-            "        }",
+            f"        i32 row[EACH]; {value} value[EACH]; bool keep[EACH]; {' '.join(held)}",
+            "        for (int i = 0; i < EACH; i++) keep[i] = false;",
+            *self._each_entry(
+                True, ("row[i] = (i32)r;", f"value[i] = ({value})key;", "keep[i] = true;")
+            ),
             *(() if self._whole else _PLACES),
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
@@ -299,10 +300,7 @@ class LevelText(GivenArrays):
             "    i64 found = 0;",
             *_TILES,
             *_TILE,
-            "        for (int i = 0; i < EACH; i++) {",
-            *(f"            {line}" for line in (*_ENTRY, *self._looks(False))),
-            "            atomic_add(counts, r, 1);" if by_row else "            found++;",
-            "        }",
+            *self._each_entry(False, ("atomic_add(counts, r, 1);" if by_row else "found++;",)),
             "    }",
         ]
         if not by_row:
@@ -313,10 +311,27 @@ class LevelText(GivenArrays):
             ]
         return "\n".join([*lines, "}"]) + "\n"
 
-    def _looks(self, placed: bool) -> list[str]:
-        """The lines that look a value up, with or without its places."""
+    def _each_entry(self, placed: bool, kept: Sequence[str]) -> list[str]:
+        """The lines that look each value of a tile up, with or without its places, and what becomes
+        of one that remains."""
         looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
-        return ["const int source = sources[r];", *looks] if self._many else looks
+        source = ["const int source = sources[r];"] * self._many
+        rows = []
+        if self._held:
+            rows = [
+                "for (int near = thread_of_block(); near < held; near += THREADS) {",
+                "    const i64 r = first + near;",
+                *(f"    {line}" for line in (*source, *self._held)),
+                "}",
+                "block_sync();",
+            ]
+        return [
+            *_ROWS,
+            *(f"            {line}" for line in rows),
+            *_ENTRY,
+            *(f"                {line}" for line in (*source, *looks, *kept)),
+            *_ROWS_END,
+        ]
 
     def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
         start, end = self._positions
@@ -324,20 +339,27 @@ class LevelText(GivenArrays):
         params.append(f"ARRAY(const {start}) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
+            f"#define EACH {LEVEL_EACH}",
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
+            f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})(",
+            f"    {', '.join([*params, *self.params, *outs])},",
             f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
-            "    SHARED(i32, bounds, TILE);",
-            f"    SHARED({start}, origins, TILE);",
+            "    SHARED(i32, bounds, HELD);",
+            f"    SHARED({start}, origins, HELD);",
+            *(
+                f"    SHARED({start}, {name}{number}, HELD);"
+                for number in range(min(self._lists, HELD_LISTS))
+                for name in ("lows", "highs")
+            ),
             "    const i64 rows = rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    i64 stop = total - from < most ? total : from + most;",
         ]
 
 
-# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks of
-# earlier tiles.
+# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
+# of earlier tiles.
 _TILES = (
     "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
@@ -364,25 +386,32 @@ _NO_ROOM = (
     "                continue;",
     "            }",
 )
-# Takes a tile's rows.
 _TILE = (
     "        const i64 begin = from + tile * TILE;",
     "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
-    "        const int held = ",
-    "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
-    "        int near = 0;  // the row of the entry before",
+    "        i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
+)
+# Takes a tile's rows, so many at a time as there is shared memory for.
+_ROWS = (
+    "        for (int done = 0; begin + done < end;) {",
+    "            const int held = ",
+    "                rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
 )
 # Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "const int own = place_in_tile(i);",
-    "if (begin + own >= end) continue;",
-    "near = row_in_tile(bounds, near, held, own);",
-    "i64 r = first + near, position;",
-    "if (near < held) {",
-    "    position = origins[near] + own;",
-    "} else {  // empty rows have filled the shared memory",
-    "    r = upper(ends, r, rows, begin + own);",
-    "    position = starts[r] + begin + own - ends[r - 1];",
-    "}",
+    "            const int covered = bounds[held - 1];",
+    "            int near = 0;  // the row of the entry before",
+    "#pragma unroll",
+    "            for (int i = 0; i < EACH; i++) {",
+    "                const int own = place_in_tile(i);",
+    "                if (own < done || own >= covered) continue;",
+    "                near = row_in_tile(bounds, near, held, own);",
+    "                const i64 r = first + near, position = origins[near] + own;",
+)
+_ROWS_END = (
+    "            }",
+    "            if (begin + covered < end)",
+    "                first = row_by_block(ends, first + held, rows, begin + covered);",
+    "            done = covered;",
+    "        }",
 )

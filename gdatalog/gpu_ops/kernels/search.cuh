@@ -185,17 +185,22 @@ DEVICE int threads_with(bool yes) {
     return sum;
 }
 
-// The row of an entry: the first of [low, high) whose end is greater, else `high`; called by all
+// The first position in [low, high) whose value is not before the key, else `high`; called by all
 // threads of the block.
-template <class E>
-DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+template <bool UP_TO, class A, class K>
+DEVICE i64 bound_by_block(A values, i64 low, i64 high, K key) {
     while (low < high) {
         const i64 step = (high - low + THREADS - 1) / THREADS;
-        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's rows
-        low += step * threads_with(last < high && ends[last] <= entry);
+        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's values
+        low += step * threads_with(last < high && precedes<UP_TO>(+values[last], key));
         high = low + step - 1 < high ? low + step - 1 : high;
     }
     return low;
+}
+// The row of an entry: the first of [low, high) whose end is greater.
+template <class E>
+DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+    return bound_by_block<true>(ends, low, high, entry);
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
@@ -209,15 +214,17 @@ DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total
     return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
-// Takes rows into shared memory, from the tile's `first` on: where they end, relative to `begin`,
-// the tile's first entry; and what to add to such an entry for its place. Returns how many there
-// are: all rows of the entries before `end`, or so many as there is memory for.
+#define HELD 1024  // rows of a tile that there is shared memory for
+
+// Takes rows into shared memory, from `first` on: where they end, relative to `begin`, the tile's
+// first entry; and what to add to such an entry for its place. Returns how many there are: all rows
+// of the entries before `end`, or so many as there is memory for.
 template <class E, class S, class B, class O>
 DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 begin,
                         i64 end) {
     const i64 size = end - begin;
-    block_sync();  // all threads have read the rows of the tile before
-    for (int held = 0; held < TILE; held += THREADS) {
+    block_sync();  // all threads have read the rows before
+    for (int held = 0; held < HELD; held += THREADS) {
         const int at = held + thread_of_block();
         const i64 row = first + at;
         i64 bound = size;
@@ -230,11 +237,11 @@ DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 fir
         const int ended = threads_with(bound < size);
         if (ended < THREADS) return held + ended + 1;
     }
-    return TILE;
+    return HELD;
 }
 
-// The first of `count` rows of the tile that ends behind an entry, from the row `low` on: it is near
-// the row of the entry before.
+// The first of `count` rows in shared memory that ends behind an entry, from the row `low` on: it is
+// near the row of the entry before.
 template <class B>
 DEVICE int row_in_tile(B bounds, int low, int count, int entry) {
     for (int near = 0; near < 2; near++, low++)
