@@ -41,6 +41,7 @@ class PreparedLevels:
         self.roots: dict[int, Any] = {}  # of the noted run, whose intersections wait
         self.nbytes = 0
         self._used = walks.indexes.uses(tries)
+        self._levels = [trie.levels for trie in tries]  # kept alive; not the tries, which may go
         self._launch: Callable[[], None] | None = None
 
     @property

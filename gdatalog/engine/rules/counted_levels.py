@@ -105,13 +105,13 @@ def counted_levels(
 ) -> CountedLevels | None:
     """A run of a join that `counts` on a device; None if it serves no other run."""
     device = context.device.accelerator
-    if device is None or not counts(join):
-        return None
-    made_for = run_for(context, [join], tries)
-    if made_for is None:
+    if device is None:
         return None
     levels = device.kept_levels.take(_key(join))
     if levels is None or not levels.made_for.serves(context, tries):
+        made_for = run_for(context, [join], tries) if counts(join) else None
+        if made_for is None:
+            return None
         levels = device.levels(tries)
         levels.made_for = made_for
     return CountedLevels(join, context, device, levels)

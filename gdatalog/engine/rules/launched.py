@@ -134,11 +134,12 @@ def _prepared(
     form, times = Form(join.outputs), 1
     if plan.gathers:
         form = form_of_bag((), COUNT) if plan.terms else form_of_bag(plan.keys, plan.gathers)
+    if not plan.terms and _counts(plan):
+        levels = prepared_levels(join, device)
+        if levels is not None:
+            return LaunchedJoin(join, form, levels, times)
     nest = JoinNest(join, form, sources, context)
     limits, settings = context.limits, context.settings
-    if not plan.terms and _counts(plan) and choose(nest, label).breadth_first:
-        levels = prepared_levels(join, device)
-        return None if levels is None else LaunchedJoin(join, form, levels, times)
     if plan.terms:
         times = plan.terms[number].coefficient
         count = scanned(join, nest.tries, limits)
