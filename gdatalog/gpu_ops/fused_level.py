@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
-from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES
+from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES, WAVES
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
@@ -251,7 +251,8 @@ class FusedLevel:
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
-        ops.kernels.launch(text, "expand_level", {}, most, args)
+        waves = WAVES if self._texts.level.whole else 1  # else blocks wait for each other
+        ops.kernels.launch(text, "expand_level", {}, most, args, waves, LEVEL_TILE)
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
@@ -319,7 +320,7 @@ class FusedLevel:
         most, start = min(self.most, AT_ONCE), 0
         while True:
             these = [*args, counts, start, most, *self._size]
-            self.ops.kernels.launch(text, "count_level", {}, most, these)
+            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, LEVEL_TILE)
             start += most
             if sizes is not None and known:
                 first, self.total = sizes.kept, sizes.total
