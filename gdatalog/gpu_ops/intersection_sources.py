@@ -334,7 +334,7 @@ class LevelText(GivenArrays):
         if self._held:
             lines += [
                 "            for (int near = thread_of_block(); near < held; near += THREADS) {",
-                "                const i64 r = first + near;",
+                "                const i32 r = first + near;",
                 *(f"                {line}" for line in (*source, *self._held)),
                 "            }",
                 "            block_sync();",
@@ -348,8 +348,9 @@ class LevelText(GivenArrays):
             "            for (int i = 0; i < EACH; i++) {",
             *["                from[i] = until[i] = 0;"] * bool(self._together),
             *_ENTRY,
+            f"                const {start} position = origins[near] + own;",
             *(f"                {line}" for line in (*source, *first)),
-            "                rows_in[i] = (i32)r, keys[i] = key, left |= 1u << i;",
+            "                rows_in[i] = r, keys[i] = key, left |= 1u << i;",
             "            }",
         ]
         if self._together:
@@ -358,10 +359,9 @@ class LevelText(GivenArrays):
             "#pragma unroll",
             "            for (int i = 0; i < EACH; i++) {",
             "                if (!(left >> i & 1u)) continue;",
-            "                const i64 r = rows_in[i];",
+            "                const i32 r = rows_in[i];",
             f"                const {self._key} key = keys[i];",
-            *["                const int near = (int)(r - first);"]
-            * any("near" in x for x in looks),
+            *["                const int near = r - first;"] * any("near" in x for x in looks),
             *(f"                {line}" for line in (*source, *looks, kept)),
             "            }",
             *_ROWS_END,
@@ -388,7 +388,7 @@ class LevelText(GivenArrays):
             "    SHARED(i32, bounds, HELD);",
             f"    SHARED({start}, origins, HELD);",
             *held,
-            "    const i64 rows = rows_of_level(most_rows, ahead);",
+            "    const i32 rows = (i32)rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    i64 stop = total - begins < most ? total : begins + most;",
         ]
@@ -434,19 +434,19 @@ _PLACE = (
 )
 _TILE = (
     "        const i64 begin = begins + tile * TILE;",
-    "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
-    "        const i64 last = last_row_of_tile(cuts, known, rows, begin, total);",
+    "        const int size = stop - begin < TILE ? (int)(stop - begin) : TILE;",
+    "        i32 first = row_of_tile(ends, cuts, known, rows, begin, total);",
+    "        const i32 last = last_row_of_tile(cuts, known, rows, begin, total);",
 )
 # Takes a tile's rows, so many at a time as there is shared memory for.
 _ROWS = (
-    "        for (int done = 0; begin + done < end;) {",
+    "        for (int done = 0; done < size;) {",
     "            const int held =",
-    "                rows_of_tile(ends, starts, bounds, origins, rows, first, last, begin, end);",
+    "                rows_of_tile(ends, starts, bounds, origins, rows, first, last, begin, size);",
 )
 _ROWS_END = (
-    "            if (begin + covered < end)",
-    "                first = row_by_block(ends, first + held, rows, begin + covered);",
+    "            if (covered < size)",
+    "                first = (i32)row_by_block(ends, first + held, rows, begin + covered);",
     "            done = covered;",
     "        }",
 )
@@ -455,5 +455,5 @@ _ENTRY = (
     "                const int own = place_in_tile(i);",
     "                if (own < done || own >= covered) continue;",
     "                near = row_in_tile(bounds, near, held, own);",
-    "                const i64 r = first + near, position = origins[near] + own;",
+    "                const i32 r = first + near;",
 )

@@ -253,44 +253,43 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
 // entries 0, TILE, 2 TILE and so on, as far as they are `known`.
 template <class E, class C>
-DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total) {
+DEVICE i32 row_of_tile(E ends, C cuts, i64 known, i32 rows, i64 begin, i64 total) {
     const i64 tile = begin / TILE, next = tile + 1;
-    if (tile >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
+    if (tile >= known) return (i32)row_by_block(ends, cuts[known - 1], rows, begin);
     if (tile * TILE == begin) return cuts[tile];
     const bool within = next < known && next * TILE < total;
-    return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+    return (i32)row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
 // The row of a tile's last entry, if it is known; else -1.
 template <class C>
-DEVICE i64 last_row_of_tile(C cuts, i64 known, i64 rows, i64 begin, i64 total) {
+DEVICE i32 last_row_of_tile(C cuts, i64 known, i32 rows, i64 begin, i64 total) {
     const i64 next = begin / TILE + 1;
     if (begin % TILE != 0 || next >= known) return -1;
-    return next * TILE < total ? (i64)cuts[next] : rows - 1;
+    return next * TILE < total ? (i32)cuts[next] : rows - 1;
 }
 
 #define HELD 1024  // rows of a tile that there is shared memory for
 
 // Takes rows into shared memory, from `first` on: where they end, relative to `begin`, the tile's
 // first entry; and what to add to such an entry for its place. Returns how many there are: all rows
-// of the entries before `end`, or so many as there is memory for. `last`: the row of the last entry,
-// or -1.
+// of the tile's entries, or so many as there is memory for. `size`: of the tile; `last`: the row of
+// its last entry, or -1.
 template <class E, class S, class B, class O>
-DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 last,
-                        i64 begin, i64 end) {
-    const i64 size = end - begin;
-    const int known = last < 0 ? 0 : last - first < HELD ? (int)(last - first) + 1 : HELD;
+DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i32 rows, i32 first, i32 last,
+                        i64 begin, int size) {
+    const int known = last < 0 ? 0 : last - first < HELD ? last - first + 1 : HELD;
     block_sync();  // all threads have read the rows before
     for (int held = 0; held < HELD; held += THREADS) {
         const int at = held + thread_of_block();
-        const i64 row = first + at;
-        i64 bound = size;
+        const i32 row = first + at;
+        int bound = size;
         if (row < rows) {
-            const i64 before = row ? ends[row - 1] : 0, after = ends[row] - begin;
-            origins[at] = starts[row] - (before - begin);
-            bound = after < size ? after : size;
+            const i64 before = (row ? (i64)ends[row - 1] : 0) - begin, after = ends[row] - begin;
+            origins[at] = starts[row] - before;
+            bound = after < size ? (int)after : size;
         }
-        bounds[at] = (i32)bound;
+        bounds[at] = bound;
         if (known) {
             if (held + THREADS < known) continue;
             block_sync();
