@@ -241,13 +241,11 @@ class LevelText(GivenArrays):
         at, same = f"at{number}", arrays[0] == arrays[1]
         if same and number == 0:
             self._together = arrays[0]
-            self._first.append("from[i] = lows0[near], until[i] = highs0[near];")
-            find = f"from[i] < until[i] && +{arrays[0]}[from[i]] == key ? from[i] : -1"
+            self._looks.append(f"const i64 {at} = from[i];")
         else:
             finds = [f"find({array}, low{number}, high{number}, key)" for array in arrays]
             find = finds[0] if same else f"{later} ? {finds[0]} : {finds[1]}"
-            self._looks += lists
-        self._looks += [f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
+            self._looks += [*lists, f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
         for when, which, choice in (("", number + 1, high), ("!", number, low)):
             if choice.lookup.wanted:
                 self._looks.append(f"if ({when}({later})) place{which}[i] = {at};")
@@ -326,47 +324,51 @@ class LevelText(GivenArrays):
             [line for line in lines if placed or not _PLACED.match(line)]
             for lines in (self._first, self._looks)
         )
-        start = self._positions[0]
-        lines = [
-            f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
-            *_ROWS,
-        ]
+        start, held, own, there = self._positions[0], [], [], "left >> i & 1u"
         if self._held:
-            lines += [
+            held = [
                 "            for (int near = thread_of_block(); near < held; near += THREADS) {",
                 "                const i32 r = first + near;",
                 *(f"                {line}" for line in (*source, *self._held)),
                 "            }",
                 "            block_sync();",
             ]
-        lines += [
+        if self._together:
+            own = [f"            {start} from[EACH], until[EACH];"]
+            first = [*first, "from[i] = lows0[near], until[i] = highs0[near];"]
+            there = f"from[i] < until[i] && +{self._together}[from[i]] == keys[i]"
+        else:
+            first = [*first, "left |= 1u << i;"]
+        near = ["const int near = r - first;"] * any("near" in line for line in looks)
+        known = [
+            f"if (!({there})) continue;",
+            "const i32 r = rows_in[i];",
+            *near,
+            f"const {self._key} key = keys[i];",
+            *source,
+        ]
+        return [
+            f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
+            *_ROWS,
+            *held,
             "            const int covered = bounds[held - 1];",
             "            int near = 0;  // the row of the entry before",
-            "            u32 left = 0;  // the entries of these rows",
-            *[f"            {start} from[EACH], until[EACH];"] * bool(self._together),
+            *(own or ["            u32 left = 0;  // entries of these rows"]),
             "#pragma unroll",
             "            for (int i = 0; i < EACH; i++) {",
-            *["                from[i] = until[i] = 0;"] * bool(self._together),
+            *["                from[i] = until[i] = 0;"] * bool(own),
             *_ENTRY,
             f"                const {start} position = origins[near] + own;",
             *(f"                {line}" for line in (*source, *first)),
-            "                rows_in[i] = r, keys[i] = key, left |= 1u << i;",
+            "                rows_in[i] = r, keys[i] = key;",
             "            }",
-        ]
-        if self._together:
-            lines.append(f"            lower_of_each({self._together}, keys, from, until);")
-        lines += [
+            *[f"            lower_of_each({self._together}, keys, from, until);"] * bool(own),
             "#pragma unroll",
             "            for (int i = 0; i < EACH; i++) {",
-            "                if (!(left >> i & 1u)) continue;",
-            "                const i32 r = rows_in[i];",
-            f"                const {self._key} key = keys[i];",
-            *["                const int near = r - first;"] * any("near" in x for x in looks),
-            *(f"                {line}" for line in (*source, *looks, kept)),
+            *(f"                {line}" for line in (*known, *looks, kept)),
             "            }",
             *_ROWS_END,
         ]
-        return lines
 
     def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
         start, end = self._positions
@@ -390,6 +392,7 @@ class LevelText(GivenArrays):
             *held,
             "    const i32 rows = (i32)rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
+            "    const bool even = begins % TILE == 0;",
             "    i64 stop = total - begins < most ? total : begins + most;",
         ]
 
@@ -435,8 +438,8 @@ _PLACE = (
 _TILE = (
     "        const i64 begin = begins + tile * TILE;",
     "        const int size = stop - begin < TILE ? (int)(stop - begin) : TILE;",
-    "        i32 first = row_of_tile(ends, cuts, known, rows, begin, total);",
-    "        const i32 last = last_row_of_tile(cuts, known, rows, begin, total);",
+    "        i32 first = row_of_tile(ends, cuts, known, even, rows, begin, total);",
+    "        const i32 last = last_row_of_tile(cuts, known, even, rows, begin, total);",
 )
 # Takes a tile's rows, so many at a time as there is shared memory for.
 _ROWS = (

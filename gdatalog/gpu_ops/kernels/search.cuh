@@ -251,21 +251,21 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
-// entries 0, TILE, 2 TILE and so on, as far as they are `known`.
+// entries 0, TILE, 2 TILE and so on, as far as they are `known`; `even`: tiles begin at these.
 template <class E, class C>
-DEVICE i32 row_of_tile(E ends, C cuts, i64 known, i32 rows, i64 begin, i64 total) {
+DEVICE i32 row_of_tile(E ends, C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
     const i64 tile = begin / TILE, next = tile + 1;
+    if (even && tile < known) return cuts[tile];
     if (tile >= known) return (i32)row_by_block(ends, cuts[known - 1], rows, begin);
-    if (tile * TILE == begin) return cuts[tile];
     const bool within = next < known && next * TILE < total;
     return (i32)row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
 // The row of a tile's last entry, if it is known; else -1.
 template <class C>
-DEVICE i32 last_row_of_tile(C cuts, i64 known, i32 rows, i64 begin, i64 total) {
+DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
     const i64 next = begin / TILE + 1;
-    if (begin % TILE != 0 || next >= known) return -1;
+    if (!even || next >= known) return -1;
     return next * TILE < total ? (i32)cuts[next] : rows - 1;
 }
 
