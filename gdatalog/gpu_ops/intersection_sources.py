@@ -320,6 +320,8 @@ class LevelText(GivenArrays):
         if self._held:
             rows = [
                 "for (int near = thread_of_block(); near < held; near += THREADS) {",
+                "    // a row without entries may have no node",
+                "    if (bounds[near] <= (near > 0 ? bounds[near - 1] : done)) continue;",
                 "    const i64 r = first + near;",
                 *(f"    {line}" for line in (*source, *self._held)),
                 "}",
