@@ -29,7 +29,7 @@ EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
 LEVEL_EACH = 8  # the same in a level's kernels, which read more of an entry
 LEVEL_TILE = LEVEL_EACH * THREADS
-LEVEL_BLOCKS = 6  # of these kernels, at least, that a multiprocessor has registers for
+LEVEL_BLOCKS = 5  # of these kernels, at least, that a multiprocessor has registers for
 TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
