@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -102,14 +102,15 @@ class ListsText(GivenArrays):
                 f"    {sources}ARRAY({positions[1]}) ends, ARRAY(i32) cuts, i64 known,",
                 "    ARRAY(i64) state, i64 most, ARRAY(const i64) ahead) {",
                 "    const i64 size = rows_of_level(most, ahead);",
-                "    const i64 tiles = (size + TILE - 1) / TILE;",
+                "    const int each = entries_each(size), step = THREADS * each;",
+                "    const i64 tiles = (size + step - 1) / step;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            sums[i] = 0;",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 "            i64 start;",
                 *["            int source = 0;"] * more,
                 *(f"            {line}" for line in lines),
@@ -120,12 +121,12 @@ class ListsText(GivenArrays):
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            const i64 begin = sums[i] - lengths[i];",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 f"            ends[at] = ({positions[1]})sums[i];",
-                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
-                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
+                "            i64 cut = (begin + THREADS - 1) / THREADS;",
+                "            for (; cut < known && cut * THREADS < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
                 "        }",
                 "    }",
@@ -266,7 +267,7 @@ class LevelText(GivenArrays):
         outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
         held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
-        to = "begin - from + place_in_tile(i)" if self._whole else "to[i]"
+        to = "begin - from + place_in_tile(i, each)" if self._whole else "to[i]"
         lines = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             *(_ALL_KEPT if self._whole else _TAKEN_TILES),
@@ -357,17 +358,18 @@ class LevelText(GivenArrays):
             "    const i64 rows = rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    i64 stop = total - from < most ? total : from + most;",
+            "    const int each = entries_each(stop - from), step = THREADS * each;",
         ]
 
 
 # Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
 # of earlier tiles.
 _TILES = (
-    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - from + step - 1) / step;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
 )
 _TAKEN_TILES = (
-    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - from + step - 1) / step;",
     "    if (thread_of_grid() == 0) state[3] = total;",
     "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
 )
@@ -384,13 +386,13 @@ _ALL_KEPT = (
 _PLACES = ("        i64 to[EACH];", "        places_of_kept(keep, to, state, tile, tiles);")
 _NO_ROOM = (
     "            if (at >= room) {  // the next launch begins with the first of these",
-    "                if (at == room) store_relaxed(state, 2, begin + place_in_tile(i));",
+    "                if (at == room) store_relaxed(state, 2, begin + place_in_tile(i, each));",
     "                continue;",
     "            }",
 )
 _TILE = (
-    "        const i64 begin = from + tile * TILE;",
-    "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
+    "        const i64 begin = from + tile * step;",
+    "        const i64 end = begin + step < stop ? begin + step : stop;",
     "        i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
 )
 # Takes a tile's rows, so many at a time as there is shared memory for.
@@ -405,8 +407,8 @@ _ENTRY = (
     "            int near = 0;  // the row of the entry before",
     "#pragma unroll",
     "            for (int i = 0; i < EACH; i++) {",
-    "                const int own = place_in_tile(i);",
-    "                if (own < done || own >= covered) continue;",
+    "                const int own = place_in_tile(i, each);",
+    "                if (i >= each || own < done || own >= covered) continue;",
     "                near = row_in_tile(bounds, near, held, own);",
     "                const i64 r = first + near, position = origins[near] + own;",
 )

@@ -50,10 +50,17 @@ DEVICE i64 run_begin(A values, i64 at) {
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
 
+// How many entries of a tile each thread has: fewer, where there would be fewer tiles than SPREAD.
+#define SPREAD 256
+DEVICE int entries_each(i64 size) {
+    const i64 each = (size + THREADS * SPREAD - 1) / (THREADS * SPREAD);
+    return each < 1 ? 1 : each < EACH ? (int)each : EACH;
+}
+
 // The place in the tile of one of this thread's entries. Those of a warp lie together, so that its
 // rows and lists do, and its lanes read neighbours.
-DEVICE int place_in_tile(int i) {
-    return (thread_of_block() >> 5) * (32 * EACH) + i * 32 + (thread_of_block() & 31);
+DEVICE int place_in_tile(int i, int each = EACH) {
+    return (thread_of_block() >> 5) * (32 * each) + i * 32 + (thread_of_block() & 31);
 }
 
 // Takes the next tile for this block; called by all of its threads.
@@ -204,14 +211,14 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
-// entries 0, TILE, 2 TILE and so on, as far as they are `known`.
+// entries 0, THREADS, 2 THREADS and so on, as far as they are `known`.
 template <class E, class C>
 DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total) {
-    const i64 tile = begin / TILE, next = tile + 1;
-    if (tile >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
-    if (tile * TILE == begin) return cuts[tile];
-    const bool within = next < known && next * TILE < total;
-    return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+    const i64 cut = begin / THREADS, next = cut + 1;
+    if (cut >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
+    if (cut * THREADS == begin) return cuts[cut];
+    const bool within = next < known && next * THREADS < total;
+    return row_by_block(ends, cuts[cut], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
 #define HELD 1024  // rows of a tile that there is shared memory for
