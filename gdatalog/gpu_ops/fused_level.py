@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
-from gdatalog.gpu_ops.kernels import EACH, LEVEL_EACH, THREADS, TYPES, tile_of
+from gdatalog.gpu_ops.kernels import EACH, LEVEL_EACH, THREADS, TYPES, WAVES, tile_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
@@ -204,7 +204,7 @@ class FusedLevel:
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
             ops.kernels.launch(
-                self._texts.lists.text, "lists_of_rows", {}, rows, args, tile_of(rows, EACH)
+                self._texts.lists.text, "lists_of_rows", {}, rows, args, 1, tile_of(rows, EACH)
             )
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._taken(self._texts.level)]
@@ -253,7 +253,7 @@ class FusedLevel:
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
-        ops.kernels.launch(text, "expand_level", {}, most, args, tile_of(most, LEVEL_EACH))
+        ops.kernels.launch(text, "expand_level", {}, most, args, 1, tile_of(most, LEVEL_EACH))
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
@@ -322,7 +322,7 @@ class FusedLevel:
         tile = tile_of(most, LEVEL_EACH)
         while True:
             these = [*args, counts, start, most, *self._size]
-            self.ops.kernels.launch(text, "count_level", {}, most, these, tile)
+            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, tile)
             start += most
             if sizes is not None and known:
                 first, self.total = sizes.kept, sizes.total

@@ -30,6 +30,7 @@ TILE = EACH * THREADS  # entries that a block takes at a time
 LEVEL_EACH = 8  # the same in a level's kernels, which read more of an entry
 SPREAD = 256  # tiles, below which threads have fewer entries each in a level's kernels
 LEVEL_BLOCKS = 5  # of these kernels, at least, that a multiprocessor has registers for
+WAVES = 4  # of blocks that do not wait for each other
 TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
@@ -103,14 +104,17 @@ class Kernels:
         types: dict[str, str],
         size: int,
         args: Sequence[Array | float],
-        tile: int = TILE,
+        waves: int = 1,
+        of_block: int = TILE,
     ) -> None:
-        """Launches a block for each `tile` of `size` entries, but no more than run at once.
+        """Launches a block for so many of `size` entries, but no more than run at once, or `waves`
+        times as many: if blocks do not wait for each other, those of one multiprocessor then start
+        as others end.
 
         `types` defines the names of types that the source does not define.
         """
         kernel = self.kernel(text_of(types, text), name)
-        blocks = max(1, min(-(-size // tile), kernel.resident(THREADS)))
+        blocks = max(1, min(-(-size // of_block), waves * kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
 
 

@@ -26,6 +26,25 @@ DEVICE i64 run_begin(A values, i64 at) {
     return lower(values, high > 0 ? high : 0, at, key);
 }
 
+// ------------------------------------------------------------------------------ keys of a thread
+//
+// For each of a thread's keys the first position of [at, end) whose value is not less: for all keys
+// together, so that none waits for the probes of another. An empty part needs no key.
+template <int N, class A, class K, class P>
+DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&end)[N]) {
+    P longest = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) longest = end[i] - at[i] > longest ? end[i] - at[i] : longest;
+    if (longest == 0) return;
+    for (P step = (P)1 << highest_bit((u64)longest); step > 0; step >>= 1) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const P probe = at[i] + step;
+            if (probe <= end[i] && +values[probe - 1] < keys[i]) at[i] = probe;
+        }
+    }
+}
+
 // --------------------------------------------------------------------- compaction, running sums
 //
 // Sums over tiles of entries in one pass: where the entries that a block keeps are to be written,
