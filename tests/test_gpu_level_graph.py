@@ -46,7 +46,7 @@ def asked(db: gd.Database, text: str, bound: bool, **params: Any) -> tuple[int, 
     return found, COUNTER.synchronisations, driver.recordings - before
 
 
-@pytest.mark.parametrize("chunk", [None, 60])
+@pytest.mark.parametrize("chunk", [None, 150])
 @pytest.mark.parametrize("text", [TRIANGLES, K4, PATHS])
 def test_the_third_run_is_one_launch(text: str, chunk: int | None) -> None:
     """Also in several pieces; and other edges are counted anew."""
