@@ -11,6 +11,7 @@ import pytest
 import gdatalog as gd
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.graphs import Graph
+from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main, without_pages
 from benchmarks.papers.bench import Bench, driver_of
@@ -143,6 +144,23 @@ def test_a_run_goes_on_where_another_ended(
     assert main([*asked, str(tmp_path / "b")]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
     assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}
+
+
+def test_processes_that_compile_ahead_share_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is asked by one of them, which tells its cold time and writes no report."""
+    colds: list[dict[tuple[str, str], float]] = []
+    merged = "benchmarks.papers.__main__._colds"
+    real = papers_main._colds
+    monkeypatch.setattr(merged, lambda text: colds.append(real(text)) or colds[-1])
+    asked = ["t_dfs", "--small", "--out", str(tmp_path)]
+    assert main([*asked, "--ahead", "2"]) == 0
+    (run,) = read(tmp_path)
+    one, other = colds
+    assert one and other and one.keys().isdisjoint(other)
+    assert {row.key: row.cold for row in run.rows} == one | other
+    assert all(row.checked and row.warm for row in run.rows)
 
 
 def test_indexes_can_be_read_without_pages() -> None:

@@ -21,6 +21,7 @@ PAPERS = {
 }
 RESULTS = "results.json"
 NO_TIME = "no time was left"
+AHEAD = "compiled ahead"
 # Tables of the same works in several ways.
 COMPARED = (
     "T-DFS: sharing",
@@ -39,8 +40,9 @@ stands in for what is not here. Times of the papers are of other machines, and a
 `python -m benchmarks.papers` repeats it on your machine. Each part says its own command and
 machine: processor, cores and GiB of memory.
 
-*cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
-of the runs after that; *kernels*: how long kernels of a GPU ran during that, by its own clocks.
+*cold*: from data in memory to the answer, with planning, compilation and indexes (on a GPU, beside
+other processes that compile: `--ahead`); *warm*: the best of the runs after that; *kernels*: how
+long kernels of a GPU ran during that, by its own clocks.
 *MiB*: by how much memory (a GPU's, where one ran) grew at the most, while it was first asked.
 *checked by*: the second way by which the count was found; "enumeration" is the same engine without
 sums of simpler counts, "the CPU" its run there.
