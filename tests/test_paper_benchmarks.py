@@ -15,7 +15,7 @@ from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main, without_pages
 from benchmarks.papers.bench import Bench, driver_of
-from benchmarks.papers.report import NO_TIME, PAPERS, Row, read, tables
+from benchmarks.papers.report import NO_TIME, PAPERS, Row, in_lines, line, read, tables
 from gdatalog import patterns
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
@@ -141,6 +141,11 @@ def test_a_run_goes_on_where_another_ended(
     (run,) = read(tmp_path / "c")
     whole = {row.key: row for row in read(tmp_path / "b")[0].rows}
     assert len(run.rows) == 2 and all(whole[row.key] == row for row in run.rows)
+    (told,) = in_lines(last)
+    told.rows[0].trouble = NO_TIME  # as if it had not been measured there: what is here stays
+    lines.write_text(line(told))
+    assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
+    assert read(tmp_path / "c")[0].rows == run.rows
     assert main([*asked, str(tmp_path / "b")]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
     assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}

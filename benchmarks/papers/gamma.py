@@ -16,7 +16,7 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph
 from benchmarks.papers.bench import Ask, Bench, brute
-from benchmarks.papers.frequent import mined
+from benchmarks.papers.frequent import mined, mining_of
 from benchmarks.papers.report import Row
 from gdatalog.account import Account
 from gdatalog.engine import plan_files
@@ -236,8 +236,9 @@ def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         try:
             yield mined(bench, "GAMMA: several GPUs", name, edges, support, device, device=device)
         except gd.DeviceError as reason:
+            work = f"{mining_of(bench, name, edges, support)}, {device}"
             trouble = str(reason).splitlines()[0]
-            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=trouble)
+            yield Row("GAMMA: several GPUs", work, trouble=trouble)
 
 
 def _pools(bench: Bench, graph: Graph) -> Iterator[Row]:

@@ -118,13 +118,25 @@ def merged(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
 
 
 def added(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
-    """The same, but a new run has only some rows: the earlier ones stay beside them."""
+    """The same, but a new run has only some rows: the earlier ones stay beside them, and those that
+    were measured in place of new ones that were not."""
     runs = {run.key: run for run in earlier}
     for run in new:
         rows = {row.key: row for row in runs[run.key].rows} if run.key in runs else {}
-        rows |= {row.key: row for row in run.rows}
+        rows |= {
+            row.key: row for row in run.rows if measured(row) or not measured(rows.get(row.key))
+        }
         runs[run.key] = replace(run, rows=list(rows.values()))
     return merged((), [_compared(run, runs) for run in runs.values()])
+
+
+def measured(row: Row | None) -> bool:
+    """Whether there is an answer, right or wrong.
+
+    >>> measured(Row("", "", 1, trouble="WRONG: 2")), measured(Row("", "", trouble=NO_TIME))
+    (True, False)
+    """
+    return row is not None and (not row.trouble or row.trouble.startswith("WRONG"))
 
 
 def _compared(run: Run, runs: Mapping[tuple[int, str], Run]) -> Run:
