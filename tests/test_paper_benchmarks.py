@@ -134,18 +134,23 @@ def test_a_run_goes_on_where_another_ended(
     assert not capsys.readouterr().out  # no time, no table: nothing was measured
     assert NO_TIME in (tmp_path / "a" / "README.md").read_text()
     assert main([*asked, str(tmp_path / "b")]) == 0
-    first, *_, last = capsys.readouterr().out.splitlines(keepends=True)
+    begin, *_, end = capsys.readouterr().out.splitlines(keepends=True)
     lines = tmp_path / "lines"
-    lines.write_text(f"started\n{first}{last}{last[:99]}")
+    lines.write_text(f"started\n{begin}{end}{end[:99]}")
     assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
     (run,) = read(tmp_path / "c")
     whole = {row.key: row for row in read(tmp_path / "b")[0].rows}
     assert len(run.rows) == 2 and all(whole[row.key] == row for row in run.rows)
-    (told,) = in_lines(last)
+    (told,) = in_lines(end)
     told.rows[0].trouble = NO_TIME  # as if it had not been measured there: what is here stays
     lines.write_text(line(told))
     assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
     assert read(tmp_path / "c")[0].rows == run.rows
+    told.rows[0].trouble, told.machine["cores"] = "", 999  # another machine measures the last row
+    lines.write_text(line(told))
+    assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
+    first, last = read(tmp_path / "c")[0].rows
+    assert first.more["on"].endswith("cores") and "on" not in last.more
     assert main([*asked, str(tmp_path / "b")]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
     assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}

@@ -36,6 +36,7 @@ from benchmarks.papers.report import (
     Run,
     added,
     in_lines,
+    kept,
     line,
     merged,
     page,
@@ -152,7 +153,7 @@ def main(
         bench.begin(options.minutes, options.table)
         if ahead and bench.part is None:
             bench.colds = _ahead(options, name, ahead)
-        bench.done = _done(earlier, name, kind, options.cap) if options.go_on else {}
+        bench.done = _done(earlier, name, kind, options.cap, facts) if options.go_on else {}
         rows: list[Row] = []
         run: Callable[[Bench], Iterator[Row]] = import_module(f"benchmarks.papers.{name}").run
         for row in run(bench):
@@ -208,10 +209,13 @@ def _colds(text: str) -> dict[tuple[str, str], float]:
     return {row.key: row.cold for row in rows if row.cold is not None}
 
 
-def _done(earlier: Sequence[Run], paper: str, kind: str, cap: float) -> dict[tuple[str, str], Row]:
+def _done(
+    earlier: Sequence[Run], paper: str, kind: str, cap: float, here: Facts
+) -> dict[tuple[str, str], Row]:
     """The rows that a paper has already, by what they are of; what was stopped is tried again if it
     may take longer now."""
-    rows = [row for run in earlier if (run.paper, run.kind) == (paper, kind) for row in run.rows]
+    mine = (run for run in earlier if (run.paper, run.kind) == (paper, kind))
+    rows = [row for run in mine for row in kept(run, here)]
     return {row.key: row for row in rows if not row.trouble or stopped_after(row) >= cap}
 
 
