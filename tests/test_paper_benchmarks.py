@@ -15,7 +15,7 @@ from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main, without_pages
 from benchmarks.papers.bench import Bench, driver_of
-from benchmarks.papers.report import NO_TIME, PAPERS, Row, in_lines, line, read, tables
+from benchmarks.papers.report import NO_TIME, PAPERS, Row, in_lines, line, page, read, tables
 from gdatalog import patterns
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
@@ -110,8 +110,8 @@ def test_a_run_keeps_other_papers_results(tmp_path: Path) -> None:
     for paper in ("t_dfs", "wu", "t_dfs"):
         assert main([paper, "--small", "--out", str(tmp_path)]) == 0
     assert [run.paper for run in read(tmp_path)] == ["wu", "t_dfs"]
-    page = (tmp_path / "README.md").read_text()
-    assert page.index("## Wu et al. (2014), on cpu") < page.index("## T-DFS (2024), on cpu")
+    text = (tmp_path / "README.md").read_text()
+    assert text.index("## Wu et al. (2014), on cpu") < text.index("## T-DFS (2024), on cpu")
     # A GPU's counts are compared with those of the CPU, whose run stays.
     assert main(["t_dfs", "--small", "--device", "cuda", "--minutes", "0", "--out", str(tmp_path)],
                 lambda device, **told: gd.connect(device="cpu")) == 0  # fmt: skip
@@ -171,6 +171,11 @@ def test_processes_that_compile_ahead_share_the_rows(
     assert one and other and one.keys().isdisjoint(other)
     assert {row.key: row.cold for row in run.rows} == one | other
     assert all(row.checked and row.warm for row in run.rows)
+
+
+def test_the_published_page_shows_its_results() -> None:
+    there = papers_main.OUT
+    assert (there / "README.md").read_text(encoding="utf-8") == page(read(there))
 
 
 def test_indexes_can_be_read_without_pages() -> None:
