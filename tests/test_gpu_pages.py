@@ -158,6 +158,21 @@ def test_the_way_that_moves_less_is_taken(
         assert found == expected["triangles"] and way(report) == expects
 
 
+def test_a_search_for_cells_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of `explain`, before there are indexes."""
+    searches, search = [], CellPlanner.schedule
+
+    def noted(planner: CellPlanner) -> Any:
+        searches.append(planner.poll)
+        return search(planner)
+
+    monkeypatch.setattr(CellPlanner, "schedule", noted)
+    with loaded(opened(paged(HostDriver(), 128), memory=3500, cell_bytes=1)) as db:
+        db.explain(QUERIES["triangles"])
+        asked(db, QUERIES["triangles"], "levelwise")
+    assert len(searches) == 2 and {poll.__name__ for poll in searches} == {"poll"}
+
+
 def test_after_a_run_its_indexes_tell_what_is_to_be_expected() -> None:
     driver = paged(HostDriver(), 128)
     with loaded(opened(driver, memory=3500, cell_bytes=400, host_indexes="auto")) as db:
