@@ -165,8 +165,8 @@ ORDER = {
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator hand_over join joins rows index_lookup fallback in_cells signed_sum
-        over_tables evaluate launched
+        __init__ operator hand_over counted_levels join joins rows index_lookup fallback
+        in_cells signed_sum over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
@@ -183,10 +183,10 @@ ORDER = {
         graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel
         sources array_operators elementwise array_module cupy_driver probe diagnosis
         head_counts flat kernels transfers cpp_lines lane_loops met_lists translate
-        trie_building trie_cache control_words loops rows byte_marks kept_lists evaluate
-        buffers scratch launch walk growing growing_rows round_launches round_memory rounds
-        level_arguments intersection_sources fused_level intersection sums paged_tries
-        device share copied_tries helper group
+        trie_building trie_cache control_words loops level_notes rows byte_marks kept_lists
+        evaluate buffers scratch launch walk growing growing_rows round_launches
+        round_memory rounds level_arguments intersection_sources fused_level intersection
+        sums paged_tries level_graph device share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
