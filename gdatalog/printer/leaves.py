@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Expr, Gather, Reduction, Slot
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.values import NULL
 
 
 class WitnessLeaf(Leaf):
@@ -247,7 +248,13 @@ class Accumulators:
         text.line(f"{value} = {key}")
         if spec.targets[0].type == "symbol":
             rank = text.name("s")
-            text.line(f"{rank} = {nest.expressions.rank(value)}")
+            ranked = f"{rank} = {nest.expressions.rank(value)}"
+            if spec.kind == "max":  # not of nulls
+                text.line(ranked)
+            else:
+                text.line(f"{rank} = {NULL}")
+                with text.block(f"if {value} != {NULL}"):
+                    text.line(ranked)
             with text.block(f"if {self.count} == 0 or {rank} {op} {name}r"):
                 text.line(f"{name}, {name}r = {value}, {rank}")
         else:
