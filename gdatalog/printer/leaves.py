@@ -248,13 +248,10 @@ class Accumulators:
         text.line(f"{value} = {key}")
         if spec.targets[0].type == "symbol":
             rank = text.name("s")
-            ranked = f"{rank} = {nest.expressions.rank(value)}"
-            if spec.kind == "max":  # not of nulls
-                text.line(ranked)
-            else:
-                text.line(f"{rank} = {NULL}")
-                with text.block(f"if {value} != {NULL}"):
-                    text.line(ranked)
+            ranked = nest.expressions.rank(value)
+            if spec.kind != "max":  # a null is greater than all texts
+                ranked = f"{ranked} if {value} != {NULL} else {NULL}"
+            text.line(f"{rank} = {ranked}")
             with text.block(f"if {self.count} == 0 or {rank} {op} {name}r"):
                 text.line(f"{name}, {name}r = {value}, {rank}")
         else:
