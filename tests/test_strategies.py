@@ -224,6 +224,39 @@ def test_strategies(
     assert [tuple(each.operators) for each in ran] == [expected]
 
 
+CLOSURE = "p(x, z) <- E(x, z). p(x, z) <- p(x, y), p(y, z)."  # linear, from its start on
+
+
+@pytest.mark.parametrize(
+    ("text", "knobs", "first", "again"),
+    [
+        (PATH, {"rounds_most": 0}, (SemiNaive, Partitioned), (Partitioned,)),
+        (CLOSURE, {"rounds_most": 0}, (SemiNaive, Partitioned), (Partitioned,)),
+        (BEST, {"rounds_most": 0}, (SemiNaive, InPlaceLattice), (InPlaceLattice,)),
+        (REACH, {"worklist_rounds": 2}, (SemiNaive, Worklist), (Worklist,)),
+        # 30 rounds: each of a few calls
+        (PATH, {"partitioned_rounds": 100}, (SemiNaive,), (Partitioned,)),
+        (PATH, {"partitioned_rounds": 16}, (SemiNaive, Partitioned), (Partitioned,)),
+        (PATH, {"partitioned_rounds": 200}, (SemiNaive,), (SemiNaive,)),
+        (PATH, {"partitioned_rounds": 16, "worklist_round_rows": 1}, (SemiNaive,), (SemiNaive,)),
+    ],
+)
+def test_what_takes_over_begins_the_next_call_over_the_same_rows(
+    text: str, knobs: dict[str, int], first: tuple[type, ...], again: tuple[type, ...]
+) -> None:
+    with running({}, False) as (db, ran):
+        db.workspace.tune(**knobs)
+        answers = []
+        for _ in range(2):
+            load(db)
+            answers.append(sorted(db.query(text).fetchall()))
+        db["E"], db["W"] = [(0, 1), (1, 2), (3, 4)], [(0, 5, 1), (5, 7, 2), (7, 8, 2)]
+        db.query(text)
+    assert answers[0] == answers[1] != []
+    told = [tuple(each.operators) for each in ran]
+    assert told[:2] == [first, again] and told[2][0] is first[0]
+
+
 @pytest.mark.slow
 def test_strategies_of_a_device() -> None:
     for text, hasty, expected in (

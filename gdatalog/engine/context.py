@@ -85,10 +85,10 @@ class StratumInputs:
 
     `seeds`: the rows of its own relations that no rule derives. `limit`: at most this many rows of
     its one relation are needed. `since`: what was added since its relations were `known`. `replan`
-    plans a stratum again. `made`: what planning has computed already. `unfit`: which
-    operators turned out not to fit the device. `tries`: indexes that exist already, in place of
-    relations: on a worker, those that it was sent. `placement`: of the program's strata between the
-    CPU and a GPU, if there is a choice (`placing.py`).
+    plans a stratum again. `made`: what planning has computed already. `met`: the conditions on
+    which operators gave up, or would if the call came a few times. `tries`: indexes that exist
+    already, in place of relations: on a worker, those that it was sent. `placement`: of the
+    program's strata between the CPU and a GPU, if there is a choice (`placing.py`).
     """
 
     context: ExecutionContext
@@ -101,7 +101,7 @@ class StratumInputs:
     since: Since | None = None
     made: dict[Hashable, Any] = field(default_factory=dict)
     replan: Replan | None = None
-    unfit: list[When] = field(default_factory=list)
+    met: list[When] = field(default_factory=list)
     tries: Mapping[TrieRef, Trie] = field(default_factory=dict)
     placement: Any = None
 

@@ -61,11 +61,10 @@ def plan_recursion(
     if _exceeds(StratumPlan(stratum, ways[0]), draft.inputs):
         return plan_recursion(stratum, inputs, counted, True)
     rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
-    params = tuple(sorted(context.scope.params.items()))
     found: Operator = Again(stratum, "device")
     for number, way in reversed([*enumerate(ways)]):
-        no_room = NoRoom((number, context.memory, counted, rows, params))
-        if not inputs.plans.holds(no_room, stratum, inputs.relation):
+        no_room = NoRoom((number, context.memory, counted, rows))
+        if not draft.met((no_room,)):
             found = WithFallback(way, (no_room,), found)
     return plan_recursion(stratum, inputs, counted, True) if isinstance(found, Again) else found
 
@@ -92,7 +91,8 @@ def _started(stratum: Stratum, inputs: StratumInputs) -> tuple[StratumDraft, Sta
     first, made = linear_rules
     (name,) = stratum.relations
     schema = first_of(inputs.schemas[name])
-    return StratumDraft(made.later, linearised(first, schema, inputs)), (first, schema)
+    later = linearised(first, schema, inputs)
+    return StratumDraft(made.later, later, of=stratum), (first, schema)
 
 
 def _after(start: Start | None, choices: Sequence[Operator]) -> Sequence[Operator]:

@@ -38,7 +38,7 @@ class SmallRounds:
         return rounds >= self.count and rows < rounds * self.rows
 
     def __str__(self) -> str:
-        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+        return f"after {self.count:,} small rounds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
+CALLS = 4  # how often a call is expected to come again, if it does
+
 
 @dataclass(frozen=True, slots=True)
 class WithFallback(Wrapping):
@@ -45,7 +47,9 @@ class WithFallback(Wrapping):
         if not whole and any(isinstance(each, Unsuited | NoRoom) for each in self.when):
             return first
         then, *more = self.then.lines(whole)
-        return (*first, f"{' or '.join(map(str, self.when))}: {then}", *more)
+        *others, last = map(str, self.when)
+        when = f"{', '.join(others)} or {last}".replace(", after", ",") if others else last
+        return (*first, f"{when}: {then}", *more)
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
         """The work of the operator that is expected to finish."""
@@ -71,13 +75,17 @@ class WithFallback(Wrapping):
         found = attempt.found
         if not isinstance(found, CONDITIONS) or found not in self.when:
             prepared.saw(metrics.strata[began:])
+            expected = prepared.met(self.when, CALLS)
+            if expected is not None:
+                inputs.met.append(expected)
             return found
+        if isinstance(found, NoRoom | SmallRounds | TooManyRows):
+            inputs.met.append(found)
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
             device = inputs.context.device.accelerator
             if device is not None:
                 device.make_room(inputs.context.limits)
-            inputs.unfit.append(found)
         if isinstance(found, SmallRounds):
             prepared.rounds, prepared.rows = found.count, 0
         then = self._second(prepared, inputs, until)
@@ -116,10 +124,11 @@ class PreparedFallback:
     rounds: int = 0
     rows: int = 0
 
-    def met(self, when: tuple[When, ...]) -> SmallRounds | None:
-        """The condition of `when` that the rounds of earlier runs have met together."""
+    def met(self, when: tuple[When, ...], times: int = 1) -> SmallRounds | None:
+        """The condition of `when` that the rounds of earlier runs have met together; `times`: or
+        that they would, if they came again so often."""
         for each in when if self.rounds else ():
-            if isinstance(each, SmallRounds) and each.met(self.rounds, self.rows):
+            if isinstance(each, SmallRounds) and each.met(times * self.rounds, times * self.rows):
                 return each
         return None
 

@@ -119,7 +119,7 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     if is_forced(draft.context):
         return suited
     small = SmallRounds(thresholds.worklist_rounds, thresholds.worklist_round_rows)
-    return WithFallback(rounds, (small,), suited)
+    return suited if draft.met((small,)) else WithFallback(rounds, (small,), suited)
 
 
 class OneWorklist(PartitionedStratum):
