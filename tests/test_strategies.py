@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from gdatalog.codegen import native
 from gdatalog.engine import stratum_planner
 from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.operators.again import Again
@@ -255,6 +256,33 @@ def test_what_takes_over_begins_the_next_call_over_the_same_rows(
     assert answers[0] == answers[1] != []
     told = [tuple(each.operators) for each in ran]
     assert told[:2] == [first, again] and told[2][0] is first[0]
+
+
+def test_what_takes_over_begins_the_next_call_of_a_prepared_query() -> None:
+    with running({}, True) as (db, ran):
+        load(db)
+        asked = db.prepare(PATH.replace("E(x, y).", "E(x, y), x >= $k.") + " ?- p(x, y).")
+        found = [len(asked(k=k).fetchall()) for k in (0, 1, 20, 10)]  # the second keeps its plan
+    assert found == [30 * 31 // 2, 29 * 30 // 2, 10 * 11 // 2, 20 * 21 // 2]
+    told = [tuple(each.operators) for each in ran if each.plan.recursive]
+    assert told[1:] == [(SemiNaive, Partitioned), (Partitioned,), (Partitioned,)]
+
+
+def test_small_rounds_go_on_until_what_takes_over_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready: list[bool] = []
+    with running({}, False) as (db, ran):
+        soon = native.load_soon
+        monkeypatch.setattr(native, "load_soon", lambda *to: soon(*to) if ready else None)
+        db.workspace.tune(partitioned_rounds=100)
+        for _ in range(3):
+            load(db)
+            assert len(db.query(PATH)) == 30 * 31 // 2
+            ready += [True] * (len(ran) == 2)
+    assert [tuple(each.operators) for each in ran] == [
+        (SemiNaive,), (Partitioned, SemiNaive), (Partitioned,)
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ from gdatalog.engine.operators.linear import Linear, linearised
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
-from gdatalog.engine.operators.when_compiled import WhenCompiled
+from gdatalog.engine.operators.when_compiled import when_compiled
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Uncompiled, Unsuited
+from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Unsuited
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_closures import first_of
@@ -161,7 +161,7 @@ def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
         turns = LargeTurns(thresholds.device_from, thresholds.device_from_turn, context.memory)
         small = WithFallback(OnHost(rounds), (turns,), large)
         if marked is not None:
-            compiled = WithFallback(WhenCompiled(marked), (Uncompiled(),), small)
+            compiled = when_compiled(marked, small)
             if cost >= thresholds.compiled_rounds_from:
                 return compiled, bitmaps
             soon = LargeTurns(turns.least, 0, context.memory)  # a round of kernels costs little

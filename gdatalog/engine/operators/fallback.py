@@ -65,6 +65,8 @@ class WithFallback(Wrapping):
     ) -> Relations | When:
         metrics = inputs.context.metrics
         began = len(metrics.strata)
+        if prepared.too_many:
+            return self._second(prepared, inputs, until)
         small = prepared.met(self.when)
         if small is not None:
             found = self._second(prepared, inputs, until)
@@ -88,6 +90,7 @@ class WithFallback(Wrapping):
                 device.make_room(inputs.context.limits)
         if isinstance(found, SmallRounds):
             prepared.rounds, prepared.rows = found.count, 0
+        prepared.too_many = isinstance(found, TooManyRows)
         then = self._second(prepared, inputs, until)
         for record in () if isinstance(found, NoRoom) else metrics.strata[began:]:
             record.how = (f"given up {found}: {self.first.lines()[0]}", *record.how)
@@ -117,12 +120,13 @@ def expects(when: When, expected: Expected, turns: float) -> bool:
 @dataclass(slots=True, eq=False)
 class PreparedFallback:
     """What both operators have prepared; `then` when it is needed first. `rounds` and `rows`: those
-    of the runs of `first`."""
+    of the runs of `first`; `too_many`: whether it has read too many rows."""
 
     first: Any
     then: Any = None
     rounds: int = 0
     rows: int = 0
+    too_many: bool = False
 
     def met(self, when: tuple[When, ...], times: int = 1) -> SmallRounds | None:
         """The condition of `when` that the rounds of earlier runs have met together; `times`: or
