@@ -84,7 +84,7 @@ EVERY = {
     "test_local_counts.py::test_counts_agree_with_the_oracle": 3,
     "test_local_counts.py::test_labels_directions_and_loops_stay": 5,
     "test_local_counts.py::test_lists_that_are_kept": 3,
-    "test_nested_rows.py::test_borrowed_rows": 2,
+    "test_gpu_nested_rows.py::test_borrowed_rows": 2,
     "test_order.py::test_patterns_are_looked_for_in_a_good_order": 2,
     "test_patterns.py::test_orbits_of_five_vertices_fit_together": 2,
     "test_planning.py::test_few_sets_of_last_variables_are_looked_at": 3,
