@@ -175,7 +175,8 @@ ORDER = {
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj partitioned fresh distinct_rows gather sinks
+        __init__ ops frontier failures lftj partitioned fresh distinct_rows group_table gather
+        sinks
         level_lists expansion generation reduction levelwise
     """,
     "gpu_ops": """
