@@ -141,11 +141,13 @@ ORDER = {
     """,
     "codegen/helpers": """
         elements atomics __init__ values lists list_merges marks tallies bits recoding
-        bit_rows hash_tables key_sets group_sets lattice numbered_groups text_sets lines
+        bit_rows hash_tables key_sets group_sets grouped_values lattice numbered_groups
+        text_sets lines
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups ordered_groups group_statistics packed_runs exact_totals expressions __init__
+        groups ordered_groups compiled_statistics group_statistics packed_runs exact_totals
+        expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
