@@ -254,7 +254,7 @@ ORDER = {
         as_text cells plain_text delimited raw rows grouped_rows file_sets row_order
         key_space data_files column_matching headers dictionary keys sorting ordered row_ids
         missing networks frames row_ops on_device text_files selection duplicates
-        spilled_groups line_blocks parquet_groups file_bytes large_files readers trie
+        spilled_groups line_blocks parquet_groups file_bytes large_files readers hashed_values trie
         trie_slices row_tests degrees laid_tries facts_files kept row_store temporary_files
         writers parquet_folder graph count_tables spilled_tries loop_tables remote
         trie_builder value_counts quantiles device_statistics statistics membership
