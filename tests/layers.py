@@ -151,7 +151,7 @@ ORDER = {
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
-        rule_plans recent catalog facts compiler device devices context index_memory
+        rule_plans recent catalog facts compiler device devices context kept_runs index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
         remainders scans fixpoint scan_or_index stratum_tables rules prepared_rules draft encoding
         stratum_run variants replanning operators stratum_plan placing recursion_planner
@@ -162,7 +162,7 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy ordered once semi_naive kept row_rounds bitmap_rounds wrapping
+        __init__ base again copy ordered once semi_naive row_rounds bitmap_rounds wrapping
         fallback host placed when_compiled codes linear incremental lattice partitioned_run
         partitioned counted workers worklist
     """,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum
-from gdatalog.engine.operators.kept import key_of, run_for
+from gdatalog.engine.kept_runs import key_of, run_for
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.ops import Ops
