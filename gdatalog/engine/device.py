@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
-    from gdatalog.gpu_ops.walk import KeptRuns, PreparedLoops
+    from gdatalog.gpu_ops.walk import KeptByKey, PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -149,7 +149,7 @@ class Accelerator(Device, Protocol):
         """A breadth-first join that counts, whose first run over these tries is to be noted."""
 
     @property
-    def kept_levels(self) -> KeptRuns:
+    def kept_levels(self) -> KeptByKey:
         """Such joins, by a key."""
 
     def counts_again(self, key: object) -> PreparedLoops:

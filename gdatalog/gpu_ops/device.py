@@ -21,7 +21,7 @@ from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import KeptRuns, PreparedLoops, Walks
+from gdatalog.gpu_ops.walk import KeptByKey, PreparedLoops, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -133,7 +133,7 @@ class Gpu:
         return PreparedLevels(self.walks, self.ops, tries)
 
     @property
-    def kept_levels(self) -> KeptRuns:
+    def kept_levels(self) -> KeptByKey:
         """Such joins, by a key."""
         return self.walks.levels
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
-from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES, WAVES
+from gdatalog.gpu_ops.kernels import EACH, LEVEL_EACH, THREADS, TYPES, WAVES, tile_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
@@ -200,10 +200,12 @@ class FusedLevel:
         if self._ends is None:
             self._starts, self._ends = (xp.empty(rows, dtype=kind) for kind in self._types)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // LEVEL_TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // THREADS, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
-            ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)
+            ops.kernels.launch(
+                self._texts.lists.text, "lists_of_rows", {}, rows, args, 1, tile_of(rows, EACH)
+            )
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._taken(self._texts.level)]
 
@@ -252,7 +254,7 @@ class FusedLevel:
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
         waves = WAVES if self._texts.level.whole else 1  # else blocks wait for each other
-        ops.kernels.launch(text, "expand_level", {}, most, args, waves, LEVEL_TILE)
+        ops.kernels.launch(text, "expand_level", {}, most, args, waves, tile_of(most, LEVEL_EACH))
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
@@ -318,9 +320,10 @@ class FusedLevel:
         sizes, known = self._sizes(way)
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
+        tile = tile_of(most, LEVEL_EACH)
         while True:
             these = [*args, counts, start, most, *self._size]
-            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, LEVEL_TILE)
+            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, tile)
             start += most
             if sizes is not None and known:
                 first, self.total = sizes.kept, sizes.total

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -103,14 +103,15 @@ class ListsText(GivenArrays):
                 f"    {sources}ARRAY({positions[1]}) ends, ARRAY(i32) cuts, i64 known,",
                 "    ARRAY(i64) state, i64 most, ARRAY(const i64) ahead) {",
                 "    const i64 size = rows_of_level(most, ahead);",
-                "    const i64 tiles = (size + TILE - 1) / TILE;",
+                "    const int each = entries_each(size), step = THREADS * each;",
+                "    const i64 tiles = (size + step - 1) / step;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            sums[i] = 0;",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 "            i64 start;",
                 *["            int source = 0;"] * more,
                 *(f"            {line}" for line in lines),
@@ -121,12 +122,12 @@ class ListsText(GivenArrays):
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            const i64 begin = sums[i] - lengths[i];",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 f"            ends[at] = ({positions[1]})sums[i];",
-                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
-                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
+                "            i64 cut = (begin + THREADS - 1) / THREADS;",
+                "            for (; cut < known && cut * THREADS < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
                 "        }",
                 "    }",
@@ -328,6 +329,8 @@ class LevelText(GivenArrays):
         if self._held:
             held = [
                 "            for (int near = thread_of_block(); near < held; near += THREADS) {",
+                "                // a row without entries may have no node",
+                "                if (bounds[near] <= (near ? bounds[near - 1] : done)) continue;",
                 "                const i32 r = first + near;",
                 *(f"                {line}" for line in (*source, *self._held)),
                 "            }",
@@ -392,8 +395,9 @@ class LevelText(GivenArrays):
             *held,
             "    const i32 rows = (i32)rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
-            "    const bool even = begins % TILE == 0;",
+            "    const bool even = begins % THREADS == 0;  // tiles begin at cuts",
             "    i64 stop = total - begins < most ? total : begins + most;",
+            "    const int each = entries_each(stop - begins), step = THREADS * each;",
         ]
 
 
@@ -401,11 +405,11 @@ _PLACED = re.compile(r"(if \(.*\) )?place\d+\[i\] = ")
 # Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
 # of earlier tiles.
 _TILES = (
-    "    const i64 tiles = (stop - begins + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - begins + step - 1) / step;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
 )
 _TAKEN_TILES = (
-    "    const i64 tiles = (stop - begins + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - begins + step - 1) / step;",
     "    if (thread_of_grid() == 0) state[3] = total;",
     "    TakenTile taken = {0, 0};",
     "    take_ahead(state, taken);",
@@ -423,7 +427,7 @@ _ALL_KEPT = (
 )
 _KNOWN_PLACE = (
     "            if (!kept) continue;",
-    "            const i64 to = begin - begins + place_in_tile(i);",
+    "            const i64 to = begin - begins + place_in_tile(i, each);",
 )
 # Else they follow those that blocks of earlier tiles keep.
 _PLACES = ("        i64 next = place_of_kept(keep, state, tile, tiles);",)
@@ -431,15 +435,15 @@ _PLACE = (
     "            const i64 to = take_place(next, kept);",
     "            if (!kept) continue;",
     "            if (to >= room) {  // the next launch begins with the first of these",
-    "                if (to == room) store_relaxed(state, 2, begin + place_in_tile(i));",
+    "                if (to == room) store_relaxed(state, 2, begin + place_in_tile(i, each));",
     "                continue;",
     "            }",
 )
 _TILE = (
-    "        const i64 begin = begins + tile * TILE;",
-    "        const int size = stop - begin < TILE ? (int)(stop - begin) : TILE;",
+    "        const i64 begin = begins + tile * step;",
+    "        const int size = stop - begin < step ? (int)(stop - begin) : step;",
     "        i32 first = row_of_tile(ends, cuts, known, even, rows, begin, total);",
-    "        const i32 last = last_row_of_tile(cuts, known, even, rows, begin, total);",
+    "        const i32 last = last_row_of_tile(cuts, known, even, rows, begin + step, total);",
 )
 # Takes a tile's rows, so many at a time as there is shared memory for.
 _ROWS = (
@@ -455,8 +459,8 @@ _ROWS_END = (
 )
 # Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "                const int own = place_in_tile(i);",
-    "                if (own < done || own >= covered) continue;",
+    "                const int own = place_in_tile(i, each);",
+    "                if (i >= each || own < done || own >= covered) continue;",
     "                near = row_in_tile(bounds, near, held, own);",
     "                const i32 r = first + near;",
 )

@@ -28,10 +28,16 @@ THREADS = 256  # of a block, as in search.cuh
 EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
 LEVEL_EACH = 8  # the same in a level's kernels, which read more of an entry
-LEVEL_TILE = LEVEL_EACH * THREADS
+SPREAD = 256  # tiles, below which threads have fewer entries each in a level's kernels
 LEVEL_BLOCKS = 5  # of these kernels, at least, that a multiprocessor has registers for
 WAVES = 4  # of blocks that do not wait for each other
 TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+
+
+def tile_of(size: int, most: int) -> int:
+    """The entries of a tile of a level's kernels (`entries_each` in search.cuh); `most`: of each
+    thread."""
+    return THREADS * max(1, min(most, -(-size // (THREADS * SPREAD))))
 
 
 def type_of(array: Array) -> str:

@@ -78,7 +78,7 @@ class KeptLaunch:
         self._walks.keep(self._printed, launch)
 
 
-class KeptRuns:
+class KeptByKey:
     """What is prepared on one device for queries that run again: fixpoints, or counts of levels."""
 
     def __init__(self, driver: CupyDriver) -> None:
@@ -118,7 +118,7 @@ class Walks:
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         self._launch_bytes = 0  # of their buffers
-        self.fixpoints, self.levels = KeptRuns(driver), KeptRuns(driver)
+        self.fixpoints, self.levels = KeptByKey(driver), KeptByKey(driver)
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source

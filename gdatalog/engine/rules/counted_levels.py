@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum
-from gdatalog.engine.operators.kept import key_of, run_for
+from gdatalog.engine.kept_runs import key_of, run_for
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.ops import Ops
@@ -117,11 +117,14 @@ def counted_levels(
     return CountedLevels(join, context, device, levels)
 
 
-def prepared_levels(join: JoinPlan, device: Accelerator) -> PreparedLoops | None:
+def prepared_levels(
+    join: JoinPlan, tries: Sequence[Trie], device: Accelerator, context: ExecutionContext
+) -> PreparedLoops | None:
     """The counts of a join's levels, if they are prepared on a device."""
     key = _key(join)
     levels = device.kept_levels.take(key)
     if levels is None:
         return None
     device.kept_levels.keep(key, levels)
-    return device.counts_again(key) if levels.ready else None
+    served = levels.ready and levels.made_for.serves(context, tries)
+    return device.counts_again(key) if served else None

@@ -69,10 +69,17 @@ DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&en
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
 
+// How many entries of a tile each thread has: fewer, where there would be fewer tiles than SPREAD.
+#define SPREAD 256
+DEVICE int entries_each(i64 size) {
+    const i64 each = (size + THREADS * SPREAD - 1) / (THREADS * SPREAD);
+    return each < 1 ? 1 : each < EACH ? (int)each : EACH;
+}
+
 // The place in the tile of one of this thread's entries. Those of a warp lie together, so that its
 // rows and lists do, and its lanes read neighbours.
-DEVICE int place_in_tile(int i) {
-    return (thread_of_block() >> 5) * (32 * EACH) + i * 32 + (thread_of_block() & 31);
+DEVICE int place_in_tile(int i, int each = EACH) {
+    return (thread_of_block() >> 5) * (32 * each) + i * 32 + (thread_of_block() & 31);
 }
 
 // Takes the next tile for this block; called by all of its threads.
@@ -251,22 +258,22 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
-// entries 0, TILE, 2 TILE and so on, as far as they are `known`; `even`: tiles begin at these.
+// entries 0, THREADS, 2 THREADS and so on, as far as they are `known`; `even`: tiles begin there.
 template <class E, class C>
 DEVICE i32 row_of_tile(E ends, C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
-    const i64 tile = begin / TILE, next = tile + 1;
-    if (even && tile < known) return cuts[tile];
-    if (tile >= known) return (i32)row_by_block(ends, cuts[known - 1], rows, begin);
-    const bool within = next < known && next * TILE < total;
-    return (i32)row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+    const i64 cut = begin / THREADS, next = cut + 1;
+    if (even && cut < known) return cuts[cut];
+    if (cut >= known) return (i32)row_by_block(ends, cuts[known - 1], rows, begin);
+    const bool within = next < known && next * THREADS < total;
+    return (i32)row_by_block(ends, cuts[cut], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
-// The row of a tile's last entry, if it is known; else -1.
+// The row of a tile's last entry, or one behind it, if it is known; else -1. `end`: of the tile.
 template <class C>
-DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
-    const i64 next = begin / TILE + 1;
-    if (!even || next >= known) return -1;
-    return next * TILE < total ? (i32)cuts[next] : rows - 1;
+DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 end, i64 total) {
+    const i64 cut = end / THREADS;
+    if (!even || cut >= known) return -1;
+    return end < total ? (i32)cuts[cut] : rows - 1;
 }
 
 #define HELD 1024  // rows of a tile that there is shared memory for
