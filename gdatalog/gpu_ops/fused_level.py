@@ -203,9 +203,8 @@ class FusedLevel:
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // THREADS, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
-            ops.kernels.launch(
-                self._texts.lists.text, "lists_of_rows", {}, rows, args, 1, tile_of(rows, EACH)
-            )
+            text, tile = self._texts.lists.text, tile_of(rows, EACH)
+            ops.kernels.launch(text, "lists_of_rows", {}, rows, args, 1, tile)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._taken(self._texts.level)]
 
@@ -253,7 +252,8 @@ class FusedLevel:
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
-        ops.kernels.launch(text, "expand_level", {}, most, args, 1, tile_of(most, LEVEL_EACH))
+        waves = WAVES if self._texts.level.whole else 1  # else blocks wait for each other
+        ops.kernels.launch(text, "expand_level", {}, most, args, waves, tile_of(most, LEVEL_EACH))
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
