@@ -203,9 +203,8 @@ class FusedLevel:
             self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // THREADS, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
-            ops.kernels.launch(
-                self._texts.lists.text, "lists_of_rows", {}, rows, args, 1, tile_of(rows, EACH)
-            )
+            text, tile = self._texts.lists.text, tile_of(rows, EACH)
+            ops.kernels.launch(text, "lists_of_rows", {}, rows, args, 1, tile)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._taken(self._texts.level)]
 

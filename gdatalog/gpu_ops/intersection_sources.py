@@ -330,7 +330,8 @@ class LevelText(GivenArrays):
             held = [
                 "            for (int near = thread_of_block(); near < held; near += THREADS) {",
                 "                // a row without entries may have no node",
-                "                if (bounds[near] <= (near ? bounds[near - 1] : done)) continue;",
+                "                const int begins_at = near > 0 ? bounds[near - 1] : done;",
+                "                if (bounds[near] <= begins_at) continue;",
                 "                const i32 r = first + near;",
                 *(f"                {line}" for line in (*source, *self._held)),
                 "            }",
@@ -395,7 +396,7 @@ class LevelText(GivenArrays):
             *held,
             "    const i32 rows = (i32)rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
-            "    const bool even = begins % THREADS == 0;  // tiles begin at cuts",
+            "    const bool even = begins % THREADS == 0;",
             "    i64 stop = total - begins < most ? total : begins + most;",
             "    const int each = entries_each(stop - begins), step = THREADS * each;",
         ]

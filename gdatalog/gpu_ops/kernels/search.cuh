@@ -258,7 +258,8 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
-// entries 0, THREADS, 2 THREADS and so on, as far as they are `known`; `even`: tiles begin there.
+// entries 0, THREADS, 2 THREADS and so on, as far as they are `known`; `even`: tiles begin at some of
+// these.
 template <class E, class C>
 DEVICE i32 row_of_tile(E ends, C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
     const i64 cut = begin / THREADS, next = cut + 1;
@@ -268,12 +269,12 @@ DEVICE i32 row_of_tile(E ends, C cuts, i64 known, bool even, i32 rows, i64 begin
     return (i32)row_by_block(ends, cuts[cut], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
-// The row of a tile's last entry, or one behind it, if it is known; else -1. `end`: of the tile.
+// The row of the last entry of a tile that ends before `end`, if it is known; else -1.
 template <class C>
 DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 end, i64 total) {
-    const i64 cut = end / THREADS;
-    if (!even || cut >= known) return -1;
-    return end < total ? (i32)cuts[cut] : rows - 1;
+    const i64 next = end / THREADS;
+    if (!even || next >= known) return -1;
+    return end < total ? (i32)cuts[next] : rows - 1;
 }
 
 #define HELD 1024  // rows of a tile that there is shared memory for
