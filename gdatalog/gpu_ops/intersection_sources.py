@@ -289,7 +289,10 @@ class LevelText(GivenArrays):
             f"        u32 keep = 0; {self._key} keys[EACH]; i32 rows_in[EACH]; {' '.join(kept)}",
         ]
         looked_up = [*_TILE, *self._each_entry(True, "keep |= 1u << i;")]
-        begin = self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, ")
+        begin = [
+            *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
+            "    const int each = entries_each(stop - begins), step = THREADS * each;",
+        ]
         if self.whole:
             lines = [*begin, *_ALL_KEPT, *own, *looked_up, *_WRITE_ALL]
             return "\n".join([*lines, *(f"            {line}" for line in written), *_END]) + "\n"
@@ -327,6 +330,8 @@ class LevelText(GivenArrays):
             *self._begin("count_level", ["ARRAY(i64) counts"]),
             f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
+            "    const int each = entries_of_held(stop - begins, rows, total);",
+            "    const int step = THREADS * each;",
             *_TILES,
             f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
             *_TILE,
@@ -421,7 +426,6 @@ class LevelText(GivenArrays):
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    const bool even = begins % THREADS == 0;",
             "    i64 stop = total - begins < most ? total : begins + most;",
-            "    const int each = entries_each(stop - begins), step = THREADS * each;",
         ]
 
 
