@@ -167,3 +167,16 @@ def test_example(example: Example, number: int) -> None:
     assert {name: canonical(rows) for name, rows in found.items()} == {
         name: canonical(rows) for name, rows in example.expected.items()
     }
+
+
+def test_roots_that_are_dense_and_others_have_kernels_of_their_own() -> None:
+    """Both have keys of 32 bits, and levels that are the same otherwise."""
+    for step in (1, 100_000):
+        pairs = [(step * x, step * y) for x, y in combinations(range(9), 2)]
+        some = [step * y for y in range(1, 8)]
+        with gdatalog.connect(device="cpu") as db:
+            db.workspace.device = DEVICE
+            db.workspace.force(strategy="levelwise", encode="never")
+            db["E"], db["U"] = pairs, [(y,) for y in some]
+            found = db.query("t(x, y) <- E(x, y), U(x), U(y).").fetchall()
+            assert set(found) == {(x, y) for x, y in pairs if {x, y} <= {*some}}
