@@ -44,7 +44,7 @@ THEIRS = {(3, LFTJ): 1.72, (3, CPU): 5.23, (4, LFTJ): 5.35, (4, CPU): 2.36}
 def run(bench: Bench) -> Iterator[Row]:
     sizes = SIZES if not bench.on_gpu else (*SIZES, LARGE, HUGE)
     sizes = (*sizes, LARGE) if bench.full and LARGE not in sizes else sizes
-    sizes = sizes if bench.part is None else sizes[:1]  # the code is the same
+    sizes = sizes if bench.claims is None else sizes[:1]  # the code is the same
     curves = Curves(bench)
     figures = [curves.sides, curves.on_cpu] if bench.on_gpu else [curves.sides]
     for figure in figures:
@@ -93,7 +93,7 @@ class Curves:
                     pairs = SortMerge(driver, graph, size, 100 if bench.small else 1 << 26)
                     row = Row(FIGURE, f"{work}, {PAIRWISE}")
                     rows.append(bench.timed(row, db, lambda _: pairs.count()))
-                    parts = list(_parts(db, driver, pattern, work)) if bench.part is None else []
+                    parts = list(_parts(db, driver, pattern, work)) if bench.claims is None else []
             if bench.small:
                 u, v = (on_host(ids, xp) for ids in (graph.u, graph.v))
                 self.answers[size, edges] = brute(pattern, Graph("", u, v)), "brute force"
