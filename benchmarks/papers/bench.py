@@ -38,9 +38,9 @@ T = TypeVar("T")
 class Bench:
     """`cap`: seconds after which a run is stopped. `connect` opens databases. `known`: answers that
     the CPU has found, by table and work. `done`: rows of an earlier run that this one goes on.
-    `supports`: the sum of those of frequent patterns, by their work. `claims`: of a process that asks
-    only once, so that code is compiled: the folder in which such processes claim rows. `colds`: the
-    seconds of that, by table and work."""
+    `supports`: the sum of those of frequent patterns, by their work. `claims`: the folder in which
+    processes claim rows that ask only once, so that code is compiled. `colds`: the seconds of that,
+    by table and work."""
 
     small: bool = False
     full: bool = False
