@@ -15,6 +15,7 @@ from hypothesis import given
 import gdatalog
 from gdatalog.engine import stratum_run
 from gdatalog.engine.metrics import RuleRun
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.records import replace
@@ -180,3 +181,25 @@ def test_roots_that_are_dense_and_others_have_kernels_of_their_own() -> None:
             db["E"], db["U"] = pairs, [(y,) for y in some]
             found = db.query("t(x, y) <- E(x, y), U(x), U(y).").fetchall()
             assert set(found) == {(x, y) for x, y in pairs if {x, y} <= {*some}}
+
+
+def test_rows_that_read_the_same_meet_their_lists_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their lists are those of an earlier frontier, whose columns are read through its rows."""
+    met: list[bool] = []
+    real = FrontierExpansion._shared
+
+    def noted(self: FrontierExpansion, *given: Any) -> Any:
+        lists = real(self, *given)
+        met.append(lists is not None)
+        return lists
+
+    monkeypatch.setattr(FrontierExpansion, "_shared", noted)
+    pairs = [*combinations(range(12), 2)]
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = DEVICE
+        db.workspace.force(strategy="levelwise")
+        for name in "ABCD":
+            db[name] = pairs
+        found = db.query("p(w, x, y, z) <- A(w, x), A(x, y), B(x, y), C(x, z), D(x, z).")
+        wanted = {(w, x, y, z) for w, x in pairs for y in range(x + 1, 12) for z in range(x + 1, 12)}
+        assert set(found.fetchall()) == wanted and any(met)
