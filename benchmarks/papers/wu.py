@@ -57,8 +57,8 @@ def run(bench: Bench) -> Iterator[Row]:
 
 @dataclass(slots=True)
 class Curves:
-    """`seconds`, `kernels`, `colds`: by clique, bits, edges and side. `answers`: the first by clique
-    and edges, with the side that gave it."""
+    """`seconds`, `kernels`, `colds`: by clique, bits, edges and side. `answers`: the first by
+    clique and edges, with the side that gave it."""
 
     bench: Bench
     seconds: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
