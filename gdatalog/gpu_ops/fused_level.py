@@ -319,10 +319,9 @@ class FusedLevel:
         sizes, known = self._sizes(way)
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
-        tile = tile_of(most, LEVEL_EACH)
         while True:
             these = [*args, counts, start, most, *self._size]
-            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, tile)
+            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, THREADS)
             start += most
             if sizes is not None and known:
                 first, self.total = sizes.kept, sizes.total

@@ -280,6 +280,7 @@ class LevelText(GivenArrays):
         found = [f"{kind} place{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
         lines = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
+            "    const int each = entries_each(stop - begins), step = THREADS * each;",
             *(_ALL_KEPT if self.whole else _TAKEN_TILES),
             *_TILE,
             f"        u32 keep = 0; {' '.join(found)}",
@@ -304,6 +305,8 @@ class LevelText(GivenArrays):
             *self._begin("count_level", ["ARRAY(i64) counts"]),
             f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
+            "    const int each = entries_of_held(stop - begins, rows, total);",
+            "    const int step = THREADS * each;",
             *_TILES,
             *_TILE,
             *self._each_entry(False, "atomic_add(counts, r, 1);" if by_row else "found++;"),
@@ -398,7 +401,6 @@ class LevelText(GivenArrays):
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
             "    const bool even = begins % THREADS == 0;",
             "    i64 stop = total - begins < most ? total : begins + most;",
-            "    const int each = entries_each(stop - begins), step = THREADS * each;",
         ]
 
 

@@ -64,6 +64,7 @@ DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&en
 #define TILE (THREADS * EACH)
 #define WARPS (THREADS / 32)
 #define HEAD 4
+#define HELD 1024  // rows of a tile that there is shared memory for
 #define NO_TILE ((i64)1 << 62)
 // Flags of a tile's word: its own sum is known, or the sum of all tiles up to it.
 #define OWN ((u64)1 << 62)
@@ -74,6 +75,14 @@ DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&en
 DEVICE int entries_each(i64 size) {
     const i64 each = (size + THREADS * SPREAD - 1) / (THREADS * SPREAD);
     return each < 1 ? 1 : each < EACH ? (int)each : EACH;
+}
+
+// The same, but so few that a tile's rows, of which many may have no entries, are likely to be held in
+// shared memory together.
+DEVICE int entries_of_held(i64 size, i64 rows, i64 total) {
+    const int each = entries_each(size);
+    const i64 fit = rows > 0 ? total * (HELD * 3 / 4) / (rows * THREADS) : each;
+    return fit < 1 ? 1 : fit < each ? (int)fit : each;
 }
 
 // The place in the tile of one of this thread's entries. Those of a warp lie together, so that its
@@ -276,8 +285,6 @@ DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 end, i64
     if (!even || next >= known) return -1;
     return end < total ? (i32)cuts[next] : rows - 1;
 }
-
-#define HELD 1024  // rows of a tile that there is shared memory for
 
 // Takes rows into shared memory, from `first` on: where they end, relative to `begin`, the tile's
 // first entry; and what to add to such an entry for its place. Returns how many there are: all rows
