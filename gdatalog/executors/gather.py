@@ -87,7 +87,6 @@ class Gathering:
         keys, parts = self.table.partials()
         self.table = None
         self._blocks.append((*keys, *parts))
-        self.repeated = True
         self.pending += len(parts[0])
         self._charge()
 
