@@ -91,7 +91,8 @@ class Groups:
             return None
         from gdatalog.cpu_ops.compiled_statistics import columns_by_group
 
-        return columns_by_group(self.of, self.size, [column[self.rows] for column in columns])
+        with working_space("grouping", 8 * len(columns) * len(self.of)):
+            return columns_by_group(self.of, self.size, [column[self.rows] for column in columns])
 
     def at_places(self, keys: Array, places: Array) -> tuple[Array, Array]:
         """The keys at each group's place in the order of its keys, and at the next one, if there is
