@@ -40,7 +40,7 @@ from contextlib import contextmanager
 from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
-from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
+from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, names_in
 from gdatalog.gpu_ops.flat import Flat, flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lane_loops import LaneLoops
@@ -92,9 +92,9 @@ class Translation(LaneLoops):
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
                     sizes[name] = len(values)
         others = turns | sizes.keys() | STATE_NAMES.keys() | self.arrays.keys()
-        for name, kind in self.types.names.items():
+        for name in self.types.names:
             if name not in others:
-                found.setdefault(cpp_type(kind), []).append(name)
+                found.setdefault(self.types.declared(name), []).append(name)
         lines = [f"    {kind} {', '.join(names)};" for kind, names in found.items()]
         return [*lines, *(f"    i64 {name}[{size}];" for name, size in sizes.items())]
 
@@ -119,7 +119,7 @@ class Translation(LaneLoops):
                     func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]
                 )
             ) if rows in self.buffers:
-                self._room_for_rows(rows, self._expr(low), self._expr(high))
+                self._room_for_rows(rows, self._wide(low), self._wide(high))
                 self._line(self._expr(node.value) + ";")
             case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
                 length = self.team.length
@@ -216,7 +216,7 @@ class Translation(LaneLoops):
         if any(target in names_in(value) for target in targets for value in values):
             with self._braces(""):
                 for at, (name, source) in enumerate(zip(targets, sources, strict=True)):
-                    self._line(f"const {cpp_type(self.types.names[name])} new{at} = {source};")
+                    self._line(f"const {self.types.declared(name)} new{at} = {source};")
                 for at, name in enumerate(targets):
                     self._line(f"{name} = new{at};")
             return
@@ -339,7 +339,11 @@ class Translation(LaneLoops):
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
         name = shared.target.id
-        self._line(f"i64 {name}_low = 0, {name}_high = 0;")
+        long = not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body)
+        low, high = shared.iter.args[:2]
+        narrow = all(isinstance(at, ast.Name) and at.id in self.types.narrows for at in (low, high))
+        kind = "i32" if narrow and long else "i64"
+        self._line(f"{kind} {name}_low = 0, {name}_high = 0;")
         with self._alone(test):
             self._block(head)
             for side, bound in zip(("low", "high"), shared.iter.args, strict=False):
@@ -347,26 +351,30 @@ class Translation(LaneLoops):
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
-        if not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body):
-            self._long_turns(name, shared.body, [*own, *assigned_in(head)])
-        self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
-        self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
+        if long:
+            self._long_turns(name, kind, shared.body, [*own, *assigned_in(head)])
+        self._line(f"const auto {name}_all = spread_out(t, {name}_low, {name}_high);")
+        self._shared_turns(name, kind, shared.body, [*own, *assigned_in(head)])
 
-    def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+    def _shared_turns(
+        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
         """The lanes share the turns of their ranges. In each turn, a lane reads the variables of
-        the lane whose range has the turn."""
+        the lane whose range has the turn. `kind`: the type of positions."""
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
-        with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
+        with self._braces(f"for ({kind} {at} = 0; {at} < {total}; {at} += LANES)"):
             self._may_stop(body)
-            self._line(f"const i64 {place} = {at} + t.rank;")
+            self._line(f"const {kind} {place} = {at} + t.rank;")
             self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
             self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
             self._theirs(name, rank, body, own)
             self._turn(f"{place} < {total}", body, [*own, name])
         self._renamed = before
 
-    def _long_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+    def _long_turns(
+        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
         """All lanes together take the turns of one long range after the other: then they need not
         find out whose range has a turn."""
         together = any(_together(each, {"add_tally"}) for each in body)
@@ -375,9 +383,11 @@ class Translation(LaneLoops):
         votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
         with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
             self._line(f"const int {rank} = lowest_bit({left});")
-            self._line(f"const i64 {high} = from_rank(t, {name}_high, {rank});")
+            self._line(f"const {kind} {high} = from_rank(t, {name}_high, {rank});")
             own_place = "" if together else " + t.rank"
-            self._line(f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}){own_place};")
+            self._line(
+                f"const {kind} {name}_its_low = from_rank(t, {name}_low, {rank}){own_place};"
+            )
             self._theirs(name, rank, body, own)
             turn = f"{name}_at" if together else name
             head = f"for (i64 {turn} = {name}_its_low; {turn} < {high}; {turn} += LANES)"
@@ -420,7 +430,7 @@ class Translation(LaneLoops):
             if any(variable in names_in(node) for node in body):
                 theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
                 mine = f"{variable}_{name}"
-                kind = cpp_type(self.types.names[variable])
+                kind = self.types.declared(variable)
                 const = "" if variable in assigned else "const "
                 self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine

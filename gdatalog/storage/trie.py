@@ -189,20 +189,20 @@ class TrieLevel:
                 at = xp.where(inside, index[xp.where(inside, at, 0)], xp.int32(-1))
                 return at
             return index[at]
-        if xp is np and self._hashed(len(values)):
-            return find_hashed(self._table, self.values, values)
+        if xp is np and (table := self._hashed(len(values))) is not None:
+            return find_hashed(table, self.values, values)
         at = xp.searchsorted(self.values, values)
         at[at == len(self.values)] = 0
         at[self.values[at] != values] = -1
         return at
 
-    def _hashed(self, count: int) -> bool:
-        """Whether there is a hash table of the root's list: if many values have been sought, with
-        the next `count`."""
+    def _hashed(self, count: int) -> Array | None:
+        """A hash table of the root's list, if many values have been sought, with the next
+        `count`."""
         self._sought += count
         if self._table is None and self._sought >= max(SOUGHT, len(self) // SHARE):
             self._table = _in_files_if_large(hash_table(self.values))
-        return self._table is not None and len(self._table) > 0
+        return self._table if self._table is not None and len(self._table) else None
 
     # ----------------------------------------------------------------- any level: many lists
 
@@ -302,6 +302,12 @@ class Through(NamedTuple):
 
     values: Array
     rows: tuple[Array, ...]
+
+    def gathered(self) -> Array:
+        found = self.rows[-1]
+        for rows in reversed(self.rows[:-1]):
+            found = rows[found]
+        return self.values[found]
 
 
 # Comparisons of values with a column of their rows: (operator, column).
