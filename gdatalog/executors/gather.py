@@ -149,11 +149,13 @@ class Gathering:
     def _folded(self, keys: Columns, size: int, columns: Mapping[str, Array]) -> bool:
         """Aggregates the rows of a chunk in a table, with a place for each possible key. Returns
         False, and changes nothing, if there are too many."""
-        if not (keys and size and self.totals and self.ops.on_device is None):
+        if not (size and self.totals and self.ops.on_device is None):
             return False
         from gdatalog.executors.group_table import group_table
 
         totals, targets = self.totals
+        if not (keys or targets):  # a number of rows
+            return False
         read = [self.ops.evaluate(target, columns, size, self.scope)[0] for target in targets]
         if self.table is None or not self.table.add(keys, tuple(read)):
             most = min(max(self.expected, self.given), self.limits.spare() // PLACE)
