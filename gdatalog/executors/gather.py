@@ -207,7 +207,9 @@ class Gathering:
             return
         crowded = 2 * self._merging() > self.limits.spare()
         few = max(self.limits.chunk, self.settled // 8 if crowded else self.settled)
-        if self.pending > (few if crowded or not self.loose else 8 * few):
+        if self.loose and not crowded:
+            few = max(8 * few, self.expected)
+        if self.pending > few:
             self._merge()
 
     def _spill(self) -> bool:
