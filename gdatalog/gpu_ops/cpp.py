@@ -76,6 +76,7 @@ class Spoken:
     counts: bool = False  # whether tables of counts are used
     teams: bool = False  # whether the tiles of a block may take units together
     team: Team | None = None  # the loops for which they do
+    dealt: int = 0  # how many variables of a team's threads are dealt out
     holds: bool = False  # whether lists are held in shared memory
     entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
@@ -149,7 +150,7 @@ class Spoken:
                 table, values = self.team.table, self.team.values
                 own = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
                 words = (
-                    f"t, run, work, team_words, team_keys, {texts[0]}, {own}, {self.team.length}"
+                    f"t, run, work, team_words, team_numbers, {texts[0]}, {own}, {self.team.length}"
                 )
                 return f"next_of_team({words})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
