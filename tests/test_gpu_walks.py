@@ -6,6 +6,7 @@ the threads take turns: so nearly every walk is cut off, goes on elsewhere, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -235,6 +236,9 @@ def test_common_values_that_are_only_counted_are_not_written() -> None:
         assert db.query(text).fetchall() == expected
         (source,) = device.walks._kernels
         assert "= hold_list(t, " in source
+        # What is read from arrays of 32 bits takes one register, and one shuffle.
+        assert re.search(r"^    i32 .*\bl4, h4\b", source, re.MULTILINE)
+        assert "i32 i4_low = 0, i4_high = 0;" in source
 
 
 @pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])

@@ -86,6 +86,11 @@ class Spoken:
         text = self._expr(node)
         return text if isinstance(node, (ast.Compare, ast.BoolOp)) else f"({text})"
 
+    def _wide(self, node: ast.expr) -> str:
+        """An expression of 64 bits, or of its own type."""
+        narrow = isinstance(node, ast.Name) and node.id in self.types.narrows
+        return f"(i64){self._expr(node)}" if narrow else self._expr(node)
+
     def _expr(self, node: ast.expr) -> str:
         match node:
             case ast.Constant(value=bool(value)):
@@ -99,14 +104,14 @@ class Spoken:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return f"!({self._expr(operand)})"
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return f"~({self._expr(operand)})"
+                return f"~({self._wide(operand)})"
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
                 return _least(value) if isinstance(value, int) else f"-{value!r}"
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self._expr(operand)
                 return f"-({inner})" if self.types.of(operand) == "f64" else f"minus(0, {inner})"
             case ast.BinOp(left=left, op=op, right=right):
-                one, other = self._expr(left), self._expr(right)
+                one, other = self._wide(left), self._wide(right)
                 if isinstance(op, ast.LShift) and self.types.of(left) != "u64":
                     return f"shift_left({one}, {other})"
                 return f"({one} {OPERATORS[type(op)]} {other})"
@@ -138,7 +143,7 @@ class Spoken:
     def _call(self, name: str, node: ast.Call, args: Sequence[ast.expr]) -> str:
         if name == "len":
             return self._length(args[0])
-        texts = [self._expr(arg) for arg in args]
+        texts = [self._expr(arg) if name == "at" else self._wide(arg) for arg in args]
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:

@@ -24,7 +24,26 @@ def cpp_type(kind: Type | None) -> str:
 
 
 class LoopTypes(TypedFunction):
-    """Infers the types of the names in a tile's loops, which call other functions than a CPU's."""
+    """Infers the types of the names in a tile's loops, which call other functions than a CPU's.
+    `narrows`: the names to which only elements of 32 bits are assigned: they take one register."""
+
+    narrows: frozenset[str] = frozenset()
+
+    def learn(self) -> None:
+        super().learn()
+        nodes = list(ast.walk(self.function.node))
+        plain = [node for node in nodes if isinstance(node, ast.Assign)]
+        stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        alone = [n.id for each in plain for n in each.targets if isinstance(n, ast.Name)]
+        self.narrows = frozenset(
+            name
+            for name in alone
+            if stored.count(name) == alone.count(name) and self.narrow(name, plain)
+        )
+
+    def declared(self, name: str) -> str:
+        """The C++ type of a variable."""
+        return "i32" if name in self.narrows else cpp_type(self.names[name])
 
     def _call(self, node: ast.Call) -> Type | None:
         name, kinds = called(node), [self.of(arg) for arg in node.args]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_lines import CodeEmitter
-from gdatalog.gpu_ops.cpp_types import cpp_type
 from gdatalog.gpu_ops.flat import Flat
 from gdatalog.gpu_ops.head_counts import HeadCount
 from gdatalog.gpu_ops.heads import Head
@@ -48,7 +47,7 @@ class LaneLoops(CodeEmitter):
             own = {variable: f"{variable}_mine" for variable in head.variables}
             for variable, its in own.items():
                 kind = "i32" if self.types.narrow(variable, head.statements) else None
-                self._line(f"{kind or cpp_type(self.types.names[variable])} {its} = 0;")
+                self._line(f"{kind or self.types.declared(variable)} {its} = 0;")
             if head.ends is not None:
                 self._line(f"int {head.ends}_mine = 0;")
             with self._braces("do"):

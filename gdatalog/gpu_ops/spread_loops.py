@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from gdatalog.codegen.function_trees import called
-from gdatalog.gpu_ops.cpp_types import assigned_in, cpp_type, names_in
+from gdatalog.gpu_ops.cpp_types import assigned_in, names_in
 from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.steady import calls_in
 from gdatalog.records import dataclass
@@ -21,18 +21,18 @@ class SpreadLoops(LaneLoops):
     @abstractmethod
     def _alone(self, test: str) -> AbstractContextManager[None]: ...
 
-    def _spread(self, name: str, loop: ast.For, own: Sequence[str]) -> None:
-        """The lanes share the turns of their ranges."""
+    def _spread(self, name: str, kind: str, loop: ast.For, own: Sequence[str]) -> None:
+        """The lanes share the turns of their ranges. `kind`: the type of positions."""
         assert isinstance(loop.iter, ast.Call)
         if loop.iter.args[2:]:
             keys = [self._expr(arg) for arg in loop.iter.args[2:]]
             self._turns_of_keys(name, keys, loop.body, own)
-        short = not any(together(each, {"emit", "emit_fresh", "spread"}) for each in loop.body)
-        if short:
-            self._long_turns(name, loop.body, own)
-        spread, kind = ("spread_short", "int") if short else ("spread_out", "i64")
+        spread, places = "spread_out", kind
+        if ends_here(loop.body):
+            self._long_turns(name, kind, loop.body, own)
+            spread, places = "spread_short", "i32"
         self._line(f"const auto {name}_all = {spread}(t, {name}_low, {name}_high);")
-        self._shared_turns(name, loop.body, own, kind)
+        self._shared_turns(name, places, loop.body, own)
 
     @contextmanager
     def _dealt(
@@ -56,17 +56,17 @@ class SpreadLoops(LaneLoops):
             for number, each in enumerate(found):
                 mine = self._renamed.get(each, each)
                 value = f"dealt_value(work, team_dealt, {number}, {row}, {mine})"
-                self._line(f"{cpp_type(self.types.names[each])} {each}_dealt = {value};")
+                self._line(f"{self.types.declared(each)} {each}_dealt = {value};")
                 self._renamed[each] = f"{each}_dealt"
             self.dealt = max(self.dealt, len(found))
             yield found
         self._renamed = before
 
     def _shared_turns(
-        self, name: str, body: Sequence[ast.stmt], own: Sequence[str], kind: str
+        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
-        """The lanes share the turns of their ranges. In each turn, a lane reads the variables of
-        the lane whose range has the turn. `kind`: the type of a turn's number."""
+        """In each turn, a lane reads the variables of the lane whose range has the turn. `kind`:
+        the type of a turn's place among those of all lanes."""
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for ({kind} {at} = 0; {at} < {total}; {at} += LANES)"):
@@ -78,7 +78,9 @@ class SpreadLoops(LaneLoops):
             self._turn(f"{place} < {total}", body, [*own, name])
         self._renamed = before
 
-    def _long_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+    def _long_turns(
+        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
         """All lanes together take the turns of one long range after the other: then they need not
         find out whose range has a turn."""
         before = dict(self._renamed)
@@ -86,8 +88,8 @@ class SpreadLoops(LaneLoops):
         votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
         with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
             self._line(f"const int {rank} = lowest_bit({left});")
-            self._line(f"const i64 {high} = from_rank(t, {name}_high, {rank});")
-            low = f"const i64 {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;"
+            self._line(f"const {kind} {high} = from_rank(t, {name}_high, {rank});")
+            low = f"const {kind} {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;"
             self._line(low)
             self._theirs(name, rank, body, own)
             added = added_in(body)
@@ -152,10 +154,16 @@ class SpreadLoops(LaneLoops):
             if any(variable in names_in(node) for node in body):
                 theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
                 mine = f"{variable}_{name}"
-                kind = cpp_type(self.types.names[variable])
+                kind = self.types.declared(variable)
                 const = "" if variable in assigned else "const "
                 self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine
+
+
+def ends_here(body: Sequence[ast.stmt]) -> bool:
+    """Whether turns of a range lead to no others, and give no rows: then lanes take the turns of a
+    long range together."""
+    return not any(together(each, {"emit", "emit_fresh", "spread"}) for each in body)
 
 
 def together(statement: ast.stmt, at: set[str]) -> bool:

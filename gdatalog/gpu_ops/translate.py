@@ -40,12 +40,12 @@ from contextlib import contextmanager
 from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
-from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, cpp_type, names_in
+from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, names_in
 from gdatalog.gpu_ops.flat import Flat, flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.met_lists import MetLists
-from gdatalog.gpu_ops.spread_loops import SpreadLoops, added_in
+from gdatalog.gpu_ops.spread_loops import SpreadLoops, added_in, ends_here
 from gdatalog.gpu_ops.steady import Steady
 from gdatalog.gpu_ops.teams import ONE_TURN, team_of
 from gdatalog.records import dataclass, field
@@ -92,9 +92,9 @@ class Translation(SpreadLoops):
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
                     sizes[name] = len(values)
         others = turns | sizes.keys() | STATE_NAMES.keys() | self.arrays.keys()
-        for name, kind in self.types.names.items():
+        for name in self.types.names:
             if name not in others:
-                found.setdefault(cpp_type(kind), []).append(name)
+                found.setdefault(self.types.declared(name), []).append(name)
         lines = [f"    {kind} {', '.join(names)};" for kind, names in found.items()]
         return [*lines, *(f"    i64 {name}[{size}];" for name, size in sizes.items())]
 
@@ -119,7 +119,7 @@ class Translation(SpreadLoops):
                     func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]
                 )
             ) if rows in self.buffers:
-                self._room_for_rows(rows, self._expr(low), self._expr(high))
+                self._room_for_rows(rows, self._wide(low), self._wide(high))
                 self._line(self._expr(node.value) + ";")
             case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
                 length = self.team.length
@@ -216,7 +216,7 @@ class Translation(SpreadLoops):
         if any(target in names_in(value) for target in targets for value in values):
             with self._braces(""):
                 for at, (name, source) in enumerate(zip(targets, sources, strict=True)):
-                    self._line(f"const {cpp_type(self.types.names[name])} new{at} = {source};")
+                    self._line(f"const {self.types.declared(name)} new{at} = {source};")
                 for at, name in enumerate(targets):
                     self._line(f"{name} = new{at};")
             return
@@ -319,7 +319,10 @@ class Translation(SpreadLoops):
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
         name = shared.target.id
-        self._line(f"i64 {name}_low = 0, {name}_high = 0;")
+        low, high = shared.iter.args[:2]
+        narrow = all(isinstance(at, ast.Name) and at.id in self.types.narrows for at in (low, high))
+        kind = "i32" if narrow and ends_here(shared.body) else "i64"
+        self._line(f"{kind} {name}_low = 0, {name}_high = 0;")
         with self._alone(test):
             self._block(head)
             for side, bound in zip(("low", "high"), shared.iter.args, strict=False):
@@ -327,9 +330,9 @@ class Translation(SpreadLoops):
         own = [*own, *assigned_in(head)]
         if team:
             with self._dealt(name, shared.body, own) as own:
-                self._spread(name, shared, own)
+                self._spread(name, kind, shared, own)
         else:
-            self._spread(name, shared, own)
+            self._spread(name, kind, shared, own)
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
         """True if fresh rows are output, False if any rows are, None if there are none."""

@@ -56,7 +56,7 @@ DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
 }
 
 // How many turns of a long list a lane begins at once: their additions do not wait for each other.
-enum { AT_ONCE = 4 };
+enum { AT_ONCE = 2 };
 
 // Adds amounts (not 0) to the counts of keys, for a lane with `yes`. Whether they were 0 before.
 template <int M, class C>

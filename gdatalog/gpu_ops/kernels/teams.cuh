@@ -169,9 +169,9 @@ DEVICE void dealt_all(const Work& work) {
 
 // The next ranges of a tile, one for each lane: parts of what was dealt. `row`: the thread that had
 // a lane's range.
-template <int N, class K, class D>
+template <int N, class K, class D, class P>
 DEVICE bool next_of_hand(Tile<N> t, const Work& work, K numbers, D ends, D origins, Deal& all,
-                         i64& low, i64& high, int& row) {
+                         P& low, P& high, int& row) {
     if (!work.team) return all.total-- > 0;
     const int threads = threads_of_block();
     if (all.at >= all.stop) {
@@ -194,8 +194,8 @@ DEVICE bool next_of_hand(Tile<N> t, const Work& work, K numbers, D ends, D origi
     if (row < threads) {
         const i64 begin = row > 0 ? +ends[row - 1] : 0, origin = origins[row];
         end = ends[row];
-        low = origin + (begin > all.at ? begin : all.at);
-        high = origin + (end < all.stop ? end : all.stop);
+        low = (P)(origin + (begin > all.at ? begin : all.at));
+        high = (P)(origin + (end < all.stop ? end : all.stop));
     }
     all.row += N;
     all.at = from_rank(t, end, N - 1);

@@ -116,8 +116,8 @@ DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
 constexpr i64 LONG = 64;
 
 // Of ranges that are shorter.
-template <int N>
-DEVICE SpreadOf<i32, i64> spread_short(Tile<N> t, i64 low, i64 high) {
+template <int N, class O>
+DEVICE SpreadOf<i32, O> spread_short(Tile<N> t, O low, O high) {
     return spread_lengths<i32>(t, low, high > low ? (i32)(high - low) : 0);
 }
 
