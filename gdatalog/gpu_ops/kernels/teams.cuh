@@ -154,11 +154,16 @@ DEVICE Deal deal(Tile<N> t, const Run& run, Work& work, W words, K numbers, D su
     all.size = size > SMALL_HAND ? size : SMALL_HAND;
     return all;
 }
-DEVICE i64 word_of(i64 value) { return value; }
 DEVICE i64 word_of(double value) { return bits_of_double(value); }
+template <class T>
+DEVICE i64 word_of(T value) {
+    return (i64)value;
+}
 DEVICE void from_word(i64 word, double& value) { value = double_of_bits(word); }
 template <class T>
-DEVICE void from_word(i64 word, T& value) { value = (T)word; }
+DEVICE void from_word(i64 word, T& value) {
+    value = (T)word;
+}
 template <class D, class T>
 DEVICE void put_dealt(const Work& work, D dealt, int number, T value) {
     if (work.team) dealt[number * threads_of_block() + thread_of_block()] = word_of(value);
