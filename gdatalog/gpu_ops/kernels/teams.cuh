@@ -32,13 +32,21 @@ DEVICE i64 place_of_team(i64 team) {
     return team > 0 ? block_of_grid() * (threads_of_block() / N) : tile_of_grid<N>();
 }
 
+// Clears so many bytes of a team's shared memory, rounded up to whole words.
+template <class A>
+DEVICE void clear_near(A table, i64 size) {
+    const auto all = array_of<i64>(table);
+    const int words = (int)((size + 7) / 8);
+    for (int at = thread_of_block(); at < words; at += threads_of_block()) all[at] = 0;
+}
+
 // The table of a team, or of a tile alone. `table`: the team's shared memory; `far`: n counts.
 template <class A, class T, class W, class K>
 DEVICE Counts<T> open_team(const Run& run, Work& work, W words, K numbers, A table, Array<T> far, i64 n) {
     work.team = run.team > 0;
     const i64 most = run.team / (i64)sizeof(T), near = most < n ? most : n;
     const auto all = array_of<T>(table);
-    for (i64 at = thread_of_block(); at < near; at += threads_of_block()) all[at] = 0;
+    clear_near(table, near * (i64)sizeof(T));
     if (work.team && thread_of_block() == 0) {
         words[TEAM_SMALL] = words[TEAM_LISTED] = numbers[KEYS_NOW] = 0;
         words[TEAM_ADDED] = -1;
@@ -48,11 +56,12 @@ DEVICE Counts<T> open_team(const Run& run, Work& work, W words, K numbers, A tab
 }
 
 // The tiles of a team part: each gets a piece of the shared part of the table, for its own last keys.
-template <int N, class W, class T>
-DEVICE void part_team(Tile<N> t, Work& work, W words, Counts<T>& counts, i64 n, i64& length) {
+template <int N, class W, class A, class T>
+DEVICE void part_team(Tile<N> t, Work& work, W words, A table, Counts<T>& counts, i64 n,
+                      i64& length) {
     const i64 near = n - counts.split, tile = thread_of_block() / N;
     const i64 piece = near / (threads_of_block() / N) & ~(i64)7;  // whole words
-    for (i64 at = thread_of_block(); at < near; at += threads_of_block()) counts.near[at] = 0;
+    clear_near(table, near * (i64)sizeof(T));
     block_sync();
     work.team = false;
     counts.near = slice(counts.near, tile * piece, piece);
@@ -62,9 +71,9 @@ DEVICE void part_team(Tile<N> t, Work& work, W words, Counts<T>& counts, i64 n, 
 
 // The next unit of the team, as a task; or the next task of the tile, which then counts in its `own`
 // table of n counts.
-template <int N, class W, class K, class T, class V>
-DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, K numbers, i64 total,
-                         Counts<T>& counts, Array<T> own, i64 n, V& values, V own_values,
+template <int N, class W, class K, class A, class T, class V>
+DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, K numbers, A table,
+                         i64 total, Counts<T>& counts, Array<T> own, i64 n, V& values, V own_values,
                          i64& length) {
     if (!work.team) return next_work(t, run, work, total, 1);
     block_sync();  // all tiles have finished the unit before
@@ -88,7 +97,7 @@ DEVICE bool next_of_team(Tile<N> t, const Run& run, Work& work, W words, K numbe
     block_sync();
     const i64 unit = words[TEAM_UNIT];
     if (unit < 0) {
-        part_team(t, work, words, counts, n, length);
+        part_team(t, work, words, table, counts, n, length);
         counts.far = own;
         values = own_values;
         return next_work(t, run, work, total, 1);
@@ -214,8 +223,8 @@ DEVICE T dealt_value(const Work& work, D dealt, int number, int row, T own) {
 }
 
 // As `clear_tally`. The shared part is cleared by its keys only if these are few.
-template <bool LISTED, int N, class W, class T, class V>
-DEVICE i64 clear_of_team(Tile<N> t, const Work& work, W words, const Counts<T>& counts, i64 n,
+template <bool LISTED, int N, class W, class A, class T, class V>
+DEVICE i64 clear_of_team(Tile<N> t, const Work& work, W words, A table, const Counts<T>& counts, i64 n,
                          V values, i64 length, i64 low) {
     if (!work.team) return clear_tally(t, counts, values, length, low);
     const i64 keys = words[TEAM_LISTED], near = n - counts.split;
@@ -224,9 +233,7 @@ DEVICE i64 clear_of_team(Tile<N> t, const Work& work, W words, const Counts<T>& 
         const i64 place = +values[at] - low;
         if (few || place < counts.split) set_to_0(counts, place);
     }
-    for (i64 at = thread_of_block(); !few && at < near; at += threads_of_block()) {
-        counts.near[at] = 0;
-    }
+    if (!few) clear_near(table, near * (i64)sizeof(T));
     if (thread_of_block() == 0) words[TEAM_ADDED] = 0;
     block_sync();
     return 0;
