@@ -24,8 +24,8 @@ DEVICE i64 lower_by_warp(A values, i64 length, K key) {
 // that begins with the first of them. Where keys ascend, each lane has one of 32 keys and one of the
 // 32 values from where the last key was found on, and the lanes search these by shuffles. Keys beyond
 // two such pieces, or that do not ascend, are searched in the list.
-KERNEL_OF_BLOCKS(8, look_up_sorted)(ARRAY(PLACE) found, ARRAY(const VALUE) values,
-                                    ARRAY(const KEY) sought, i64 length, i64 size) {
+KERNEL_OF_BLOCKS(sizeof(VALUE) + sizeof(KEY) + sizeof(PLACE) > 12 ? 4 : 6, look_up_sorted)
+(ARRAY(PLACE) found, ARRAY(const VALUE) values, ARRAY(const KEY) sought, i64 length, i64 size) {
     const u32 all = 0xFFFFFFFFu;
     const int lane = thread_of_block() & 31;
     const i64 rows = (size + 31) / 32, warps = threads_of_grid() / 32;
