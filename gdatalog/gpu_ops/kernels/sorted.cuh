@@ -39,7 +39,7 @@ DEVICE void places_by_warp(const K (&key)[2], V even, V odd, P begin, P (&place)
     }
 }
 
-constexpr int SORTED_BLOCKS = sizeof(VALUE) + sizeof(KEY) + sizeof(PLACE) > 12 ? 4 : 6;
+constexpr int SORTED_BLOCKS = sizeof(VALUE) + sizeof(KEY) + sizeof(PLACE) > 12 ? 4 : 5;
 
 // The position of each key; -1 if it is absent.
 //
