@@ -318,7 +318,7 @@ class FrontierExpansion(FrontierLists):
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = [inner.entry(lists) for lists in inner.choices(step)]
+        choices = [inner.entry(lists) for lists in inner.choices(step, plain=True)]
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
