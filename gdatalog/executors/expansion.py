@@ -124,7 +124,7 @@ class FrontierExpansion(FrontierLists):
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
-        choices = [one if isinstance(one, ListEntries) else self.entry(one) for one in given]
+        choices = [self.entry(one) for one in given]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return

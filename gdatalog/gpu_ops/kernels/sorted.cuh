@@ -2,7 +2,8 @@
 // and of positions).
 #include "search.cuh"
 
-#define RUN 32  // rows of 32 keys that a warp takes
+#define RUN 16   // rows of 32 keys that a warp takes
+#define AHEAD 4  // of these, read together, while those before are looked up
 
 // The first position of a list whose value is not less than the key; called by all lanes of a warp.
 template <class A, class K>
@@ -28,44 +29,52 @@ KERNEL_OF_BLOCKS(8, look_up_sorted)(ARRAY(PLACE) found, ARRAY(const VALUE) value
     const u32 all = 0xFFFFFFFFu;
     const int lane = thread_of_block() & 31;
     const i64 rows = (size + 31) / 32, warps = threads_of_grid() / 32;
+    const PLACE end = (PLACE)length;
     for (i64 run = thread_of_grid() / 32; run * RUN < rows; run += warps) {
         const i64 first = run * RUN, last = first + RUN < rows ? first + RUN : rows;
-        i64 from = first * 32 + lane;
-        KEY before = sought[first * 32], next = sought[from < size ? from : size - 1];
-        PLACE low = (PLACE)lower_by_warp(values, length, before);
-        for (i64 row = first; row < last; row++) {
-            const KEY key = next;
-            const i64 to = from;
-            from += 32;
-            next = row + 1 < last && from < size ? +sought[from] : key;
-            const KEY above = warp_shuffle_up(all, key, 1);
-            const bool ascend = warp_ballot(all, key < (lane == 0 ? before : above)) == 0u;
-            before = warp_shuffle(all, key, 31);
-            PLACE place = -1;  // of the first value that is not less
-            bool met = false;
-            for (int piece = 0; piece < 2 && ascend; piece++) {
-                const PLACE begin = low + 32 * piece, left = (PLACE)length - begin;
-                const int there = left < 0 ? 0 : left < 32 ? (int)left : 32;
-                const VALUE own = lane < there ? +values[begin + lane] : (VALUE)0;
-                int at = 0;
+        KEY before = sought[first * 32], next[AHEAD];
 #pragma unroll
-                for (int step = 16; step > 0; step /= 2) {
-                    const VALUE probe = warp_shuffle(all, own, at + step - 1);
-                    if (at + step <= there && probe < key) at += step;
-                }
-                const VALUE value = warp_shuffle(all, own, at);
-                if (place < 0 && (at < there ? value >= key : left < 32)) {
-                    place = begin + at;
-                    met = at < there && value == key;
-                }
-                if (warp_ballot(all, place < 0) == 0u) break;
+        for (int j = 0; j < AHEAD; j++) {
+            const i64 at = (first + j) * 32 + lane;
+            next[j] = sought[at < size ? at : size - 1];
+        }
+        PLACE low = (PLACE)lower_by_warp(values, length, before);
+        for (i64 row = first; row < last; row += AHEAD) {
+            KEY keys[AHEAD];
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                const i64 at = (row + AHEAD + j) * 32 + lane;
+                keys[j] = next[j];
+                if (row + AHEAD < last) next[j] = sought[at < size ? at : size - 1];
             }
-            if (place < 0) {
-                place = (PLACE)lower(values, ascend ? (i64)low : 0, length, key);
-                met = place < length && +values[place] == key;
+            if (lane < AHEAD && low < end - 32 * (2 + lane)) prefetch(values, low + 32 * (2 + lane));
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                if (row + j >= last) break;
+                const i64 to = (row + j) * 32 + lane;
+                const KEY key = keys[j], above = warp_shuffle_up(all, key, 1);
+                const bool ascend = warp_ballot(all, key < (lane == 0 ? before : above)) == 0u;
+                before = warp_shuffle(all, key, 31);
+                PLACE place = -1;  // of the first value that is not less
+                bool met = false;
+                for (int piece = 0; piece < 2 && ascend; piece++) {
+                    const PLACE begin = low + 32 * piece, own = begin + lane;
+                    const VALUE value = values[own < end ? own : end - 1];
+                    int at = 0;
+#pragma unroll
+                    for (int step = 16; step > 0; step /= 2)
+                        if (warp_shuffle(all, value, at + step - 1) < key) at += step;
+                    const VALUE here = warp_shuffle(all, value, at);
+                    if (place < 0 && here >= key) place = begin + at, met = here == key;
+                    if (warp_ballot(all, place < 0) == 0u) break;
+                }
+                if (place < 0) {
+                    place = (PLACE)lower(values, ascend ? (i64)low : 0, length, key);
+                    met = place < end && +values[place] == key;
+                }
+                low = warp_shuffle(all, place, 31);
+                if (to < size) found[to] = met ? place : -1;
             }
-            low = warp_shuffle(all, place, 31);
-            if (to < size) found[to] = met ? place : -1;
         }
     }
 }
