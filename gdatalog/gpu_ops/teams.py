@@ -84,7 +84,11 @@ def _steps(body: Sequence[ast.stmt]) -> Iterator[ast.stmt | None]:
         match statement:
             case ast.Assign() if calls_in(statement) <= _OUTSIDE:
                 yield statement
-            case ast.If(body=[ast.Continue()], orelse=[]) if calls_in(statement.test) <= _OUTSIDE:
+            case ast.If(body=[*skips, ast.Continue()], orelse=[]) if (
+                calls_in(statement.test) <= _OUTSIDE
+                and all(isinstance(skip, ast.Expr) for skip in skips)
+                and all(calls_in(skip) == {"skip_units"} for skip in skips)
+            ):
                 pass
             case ast.For() if ast.unparse(statement.iter) in ONE_TURN:
                 yield from _steps(statement.body)

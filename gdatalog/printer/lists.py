@@ -141,6 +141,10 @@ def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
         return own
     if here.entry:
         with text.block(f"if c0 < {own[0]} or c0 >= {own[1]}"):
+            if here.nest.counting is None:  # so have those behind it, down to the next in the range
+                start, _ = here.range_of(node)
+                behind = f"{start} if c0 < {own[0]} else {own[1]}"
+                text.line(f"skip_units(base + total - ({behind}))")
             text.line("continue")
         return "c0", "c1"
     low, high = text.name("l"), text.name("h")
