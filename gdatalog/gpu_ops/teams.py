@@ -2,7 +2,7 @@
 
 Such a unit fills a table of counts, and then reads it. A table of each tile is far from its
 multiprocessor, in global memory; one of a team fits into the shared memory of a block, if keys are
-few. The tiles divide the turns of the loop that fills it, and of the loop that reads it.
+few. The threads divide the turns of the loop that fills it, and of the loop that reads it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 //
 // A part of the table lies in the block's shared memory: the counts of the last keys, which are the
 // vertices with most neighbours, and therefore occur most often. The rest of the table, and the list
-// of its keys, are those of the block's first tile. The tiles divide the turns of two loops, one that
-// fills the table and one that reads it, and repeat all else of a unit. There are no tasks to share:
-// units are many, and a team is fast.
+// of its keys, are those of the block's first tile. The threads divide the turns of two loops, one that
+// fills the table and one that reads it, and repeat all else of a unit. What the turns lead to is dealt
+// out to the tiles. There are no tasks to share: units are many, and a team is fast.
 //
 // For small units the tiles would wait for each other too often. Once a team has had many of them, its
 // tiles part: each takes tasks of its own, and has its own table, with a piece of the shared memory.
