@@ -94,8 +94,16 @@ DEVICE int bits_of(u32 word) { return __popc(word); }
 DEVICE int bits_of(u64 word) { return __popcll(word); }
 DEVICE int lowest_bit(u32 word) { return __ffs((int)word) - 1; }  // -1 if there is none
 DEVICE int lowest_bit(u64 word) { return __ffsll((i64)word) - 1; }
+DEVICE int highest_bit(u32 word) { return 31 - __clz((int)word); }  // -1 if there is none
+DEVICE int highest_bit(u64 word) { return 63 - __clzll((i64)word); }
 DEVICE double double_of_bits(i64 bits) { return __longlong_as_double(bits); }
 DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
+
+// Asks for an entry of an array that is soon read.
+template <class A>
+DEVICE void prefetch(A a, i64 i) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(a + i));
+}
 
 // ------------------------------------------------------------------------------------- atomics
 //
