@@ -191,7 +191,7 @@ class LevelText(GivenArrays):
         self._lists = len(choices) - 1  # in which values are looked up
         # Those of which a block notes where they are: so many as shared memory has room for.
         self._held_lists = 2 if positions[0] == "i32" else 1
-        self.whole = not (self._lists or others or tests)  # all entries remain
+        self._whole = not (self._lists or others or tests)  # all entries remain
         self._held: list[str] = []  # what a block finds out once for a row
         self._first: list[str] = []  # what reads an entry, and tests it
         self._looks: list[str] = []  # what looks it up then
@@ -293,9 +293,17 @@ class LevelText(GivenArrays):
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             "    const int each = entries_each(stop - begins), step = THREADS * each;",
         ]
-        if self.whole:
-            lines = [*begin, *_ALL_KEPT, *own, *looked_up, *_WRITE_ALL]
-            return "\n".join([*lines, *(f"            {line}" for line in written), *_END]) + "\n"
+        if self._whole:
+            written = [f"            {line}" for line in written]
+            loop = [*_TILES, *own, *looked_up, *_WRITE_ALL, *written, "        }", "    }"]
+            # The compiler knows how many entries a thread has, if there are many.
+            full = [
+                "    if (each == EACH) {",
+                "    const int each = EACH, step = TILE;",
+                *loop,
+                "    } else {",
+            ]
+            return "\n".join([*begin, *_ALL_KEPT, *full, *loop, "    }", "}"]) + "\n"
         kinds = [("rows", "i32"), ("values", value)]
         kinds += [(f"place{n}", kind) for n, kind in zip(self.places, places, strict=True)]
         each = 4 + sum(_BYTES[kind] for _, kind in kinds)
@@ -442,7 +450,6 @@ _ALL_KEPT = (
     "        if (stop - begins > room) state[2] = begins + room;",
     "    }",
     "    if (stop - begins > room) stop = begins + room;",
-    *_TILES,
 )
 _WRITE_ALL = (
     "#pragma unroll",
@@ -450,7 +457,6 @@ _WRITE_ALL = (
     "            if (!(keep >> i & 1u)) continue;",
     "            const i64 to = begin - begins + place_in_tile(i, each);",
 )
-_END = ("        }", "    }", "}")
 # Else they follow those that blocks of earlier tiles keep. A block holds the few that it keeps of a
 # tile until it has looked at the next one, so that it hardly waits for other blocks.
 _SOME_KEPT = (
