@@ -41,22 +41,21 @@ from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, names_in
-from gdatalog.gpu_ops.flat import Flat, flat_of
+from gdatalog.gpu_ops.flat import flat_of
 from gdatalog.gpu_ops.heads import head_of
-from gdatalog.gpu_ops.lane_loops import LaneLoops
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.met_lists import MetLists
-from gdatalog.gpu_ops.steady import Steady, calls_in
+from gdatalog.gpu_ops.shared_turns import SharedTurns, adds, together
+from gdatalog.gpu_ops.steady import Steady
 from gdatalog.gpu_ops.teams import team_of
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
-class Translation(LaneLoops):
+class Translation(SharedTurns):
     """Translates statements, and what they jump to."""
 
     comments: dict[int, str] = field(default_factory=dict)  # by line
-    _flats: dict[int, Flat] = field(default_factory=dict)  # by the loop
 
     def body(self, source: str) -> list[str]:
         """The statements of a module's function, which uses the state of its tile."""
@@ -339,7 +338,7 @@ class Translation(LaneLoops):
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
         name = shared.target.id
-        long = not any(_together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body)
+        long = not any(together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body)
         low, high = shared.iter.args[:2]
         narrow = all(isinstance(at, ast.Name) and at.id in self.types.narrows for at in (low, high))
         kind = "i32" if narrow and long else "i64"
@@ -353,87 +352,10 @@ class Translation(LaneLoops):
             self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
         if long:
             self._long_turns(name, kind, shared.body, [*own, *assigned_in(head)])
-        self._line(f"const auto {name}_all = spread_out(t, {name}_low, {name}_high);")
-        self._shared_turns(name, kind, shared.body, [*own, *assigned_in(head)])
-
-    def _shared_turns(
-        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
-    ) -> None:
-        """The lanes share the turns of their ranges. In each turn, a lane reads the variables of
-        the lane whose range has the turn. `kind`: the type of positions."""
-        before = dict(self._renamed)
-        at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
-        with self._braces(f"for ({kind} {at} = 0; {at} < {total}; {at} += LANES)"):
-            self._may_stop(body)
-            self._line(f"const {kind} {place} = {at} + t.rank;")
-            self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
-            self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
-            self._theirs(name, rank, body, own)
-            self._turn(f"{place} < {total}", body, [*own, name])
-        self._renamed = before
-
-    def _long_turns(
-        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
-    ) -> None:
-        """All lanes together take the turns of one long range after the other: then they need not
-        find out whose range has a turn."""
-        together = any(_together(each, {"add_tally"}) for each in body)
-        before = dict(self._renamed)
-        left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
-        votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
-        with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
-            self._line(f"const int {rank} = lowest_bit({left});")
-            self._line(f"const {kind} {high} = from_rank(t, {name}_high, {rank});")
-            own_place = "" if together else " + t.rank"
-            self._line(
-                f"const {kind} {name}_its_low = from_rank(t, {name}_low, {rank}){own_place};"
-            )
-            self._theirs(name, rank, body, own)
-            turn = f"{name}_at" if together else name
-            head = f"for (i64 {turn} = {name}_its_low; {turn} < {high}; {turn} += LANES)"
-            with self._braces(head):
-                if together:
-                    self._may_stop(body)
-                    self._line(f"const i64 {name} = {turn} + t.rank;")
-                self._turn(f"{name} < {high}" if together else "true", body, [*own, name])
-        self._line(f"if ({name}_high - {name}_low >= LONG) {name}_high = {name}_low;")
-        self._renamed = before
-
-    def _turns_of_keys(
-        self, name: str, keys: Sequence[str], body: Sequence[ast.stmt], own: Sequence[str]
-    ) -> None:
-        """If a table has far fewer keys than a lane's range has values, all lanes look the keys up
-        in that range, and share none of its turns."""
-        array, values, length = keys
-        before = dict(self._renamed)
-        left, rank, at, few = f"{name}_left", f"{name}_rank", f"{name}_at", f"{name}_few"
-        self._line(f"const bool {few} = few_keys({name}_low, {name}_high, {length});")
-        votes = f"u32 {left} = ballot(t, {few})"
-        with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
-            self._line(f"const int {rank} = lowest_bit({left});")
-            for side in ("low", "high"):
-                self._line(f"const i64 {name}_its_{side} = from_rank(t, {name}_{side}, {rank});")
-            self._theirs(name, rank, body, own)
-            with self._braces(f"for (i64 {at} = 0; {at} < {length}; {at} += LANES)"):
-                self._line(f"i64 {name} = -1;")
-                key = f"+{values}[{at} + t.rank]"
-                found = f"find({array}, {name}_its_low, {name}_its_high, {key})"
-                self._line(f"if ({at} + t.rank < {length}) {name} = {found};")
-                self._turn(f"{name} >= 0", body, [*own, name])
-        self._line(f"if ({few}) {name}_high = {name}_low;")
-        self._renamed = before
-
-    def _theirs(self, name: str, rank: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """Reads the own variables of the lane whose range has the turn."""
-        before, assigned = dict(self._renamed), assigned_in(body)
-        for variable in dict.fromkeys(own):
-            if any(variable in names_in(node) for node in body):
-                theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
-                mine = f"{variable}_{name}"
-                kind = self.types.declared(variable)
-                const = "" if variable in assigned else "const "
-                self._line(f"{const}{kind} {mine} = {theirs};")
-                self._renamed[variable] = mine
+        if long and not adds(shared.body):
+            self._grouped_turns(name, kind, shared.body, [*own, *assigned_in(head)])
+        else:
+            self._shared_turns(name, kind, shared.body, [*own, *assigned_in(head)])
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
         """True if fresh rows are output, False if any rows are, None if there are none."""
@@ -454,11 +376,6 @@ class Translation(LaneLoops):
 def _within(turn: str, end: str, lanes: str) -> str:
     """The test whether a lane has a turn."""
     return f"{turn} < {end}" if lanes == "LANES" else f"t.rank < {lanes} && {turn} < {end}"
-
-
-def _together(statement: ast.stmt, at: set[str]) -> bool:
-    """Whether the lanes converge in a statement of a turn, at one of these calls."""
-    return not calls_in(statement).isdisjoint(at)
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:

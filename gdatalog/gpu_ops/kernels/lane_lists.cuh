@@ -180,7 +180,7 @@ template <int N, class P, class H>
 DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, H held,
                       const Held& now) {
     u32 n = 0;
-    const bool far = yes && hi - lo >= N / 2;
+    const bool far = yes && hi - lo >= LONG_FOR_GROUPS;
     for (u32 left = ballot(t, far); left != 0u; left &= left - 1u) {
         const int owner = lowest_bit(left);
         const u32 length = from_rank(t, (u32)(hi - lo), owner);
@@ -192,12 +192,20 @@ DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, 
         }
         if (at < length) n += holds(held, now, +list[at]) ? 1u : 0u;
     }
-    const SpreadOf<P> all = spread_out(t, lo, hi, yes && !far);
-    for (P at = 0; at < all.total; at += N) {
-        const P place = at + t.rank;
-        const int owner = owner_of(t, all, place);
-        const P from = from_rank(t, all.origin, owner) + place;
-        if (place < all.total) n += holds(held, now, +values[from]) ? 1u : 0u;
+    // Groups of lanes take a short list each, one after the other.
+    constexpr int GROUP = N < 8 ? N : 8;
+    const u32 near = ballot(t, yes && !far && lo < hi);
+    for (int step = near == 0u ? N : lowest_bit(near) & -(N / GROUP);
+         step < N && near >> step != 0u; step += N / GROUP) {
+        const int owner = step + t.rank / GROUP;
+        const P start = from_rank(t, lo, owner);
+        const u32 whole = from_rank(t, (u32)(hi - lo), owner);
+        const u32 length = (near >> owner & 1u) != 0u ? whole : 0u;
+        for (u32 at = t.rank % GROUP; at < length; at += 2 * GROUP) {
+            const i32 one = +values[start + at];
+            const i32 other = at + GROUP < length ? +values[start + at + GROUP] : NOT_HELD;
+            n += (holds(held, now, one) ? 1u : 0u) + (holds(held, now, other) ? 1u : 0u);
+        }
     }
     return n;
 }

@@ -109,8 +109,9 @@ DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
     return found;
 }
 
-// Ranges from this length on are not spread: all lanes take one after the other.
-constexpr i64 LONG = 64;
+// Ranges from this length on are not spread: all lanes take one after the other. And those that would
+// be taken by groups of lanes.
+constexpr i64 LONG = 64, LONG_FOR_GROUPS = 128;
 
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
 // in the order of their ranks; some places may be beyond the end.
