@@ -28,7 +28,8 @@ class Ended:
     """A process that has ended: how long it ran, the most bytes that it held, what it gave.
 
     `peak` is at least what this process held when it began the other, some 50 MB: so Linux counts.
-    `files`: seconds of reading and writing, `evaluation`: of the program beside them, if it tells.
+    `files`: seconds of reading, writing and opening a GPU, `evaluation`: of the program beside
+    them, if it tells.
     """
 
     seconds: float
@@ -43,12 +44,12 @@ class Ended:
 def ours(
     program: Path, facts: Path, cache: str, device: str = "cpu", threads: int | None = THREADS
 ) -> Ended:
-    """`--timing` tells what files took, and the whole program without its process. `cache`: the
-    folder of compiled code. `threads`: None: one for each core."""
+    """`--timing` tells what files and opening a GPU took, and the whole program without its
+    process. `cache`: the folder of compiled code. `threads`: None: one for each core."""
     command = [sys.executable, "-m", "gdatalog", "--device", device, "--timing", "--no-warnings"]
     given = [] if threads is None else ["-j", str(threads)]
     ended = _process([*command, *given, program], facts, GDATALOG_CACHE=cache)
-    told = re.findall(r"(?:loading|writing) ([\d.]+) s", ended.err)
+    told = re.findall(r"(?:loading|writing|opening the GPU) ([\d.]+) s", ended.err)
     ended.files = sum(map(float, told))
     if (total := re.search(r"^total: ([\d.]+) s", ended.err, re.MULTILINE)) is not None:
         ended.evaluation = float(total[1]) - ended.files

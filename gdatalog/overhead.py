@@ -13,16 +13,18 @@ from typing import Literal
 
 from gdatalog.records import dataclass, fields
 
-Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writing"]
+Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writing", "opening"]
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Overhead in seconds: checking and planning, compiling or loading compiled loops, building
-    indexes, copying to and from a device, reading and writing files. `moved`: the bytes copied.
+    indexes, copying to and from a device, reading and writing files, and opening a GPU for work
+    that pays there. `moved`: the bytes copied.
 
-    >>> Costs(compiling=1.5, moved=8) - Costs(compiling=0.5, loading=2.0)
-    Costs(planning=0.0, compiling=1.0, indexing=0.0, moving=0.0, moved=8, loading=-2.0, writing=0.0)
+    >>> spent = Costs(compiling=1.5, moved=8) - Costs(compiling=0.5, loading=2.0)
+    >>> spent.compiling, spent.moved, spent.loading
+    (1.0, 8, -2.0)
     """
 
     planning: float = 0.0
@@ -32,12 +34,13 @@ class Costs:
     moved: int = 0
     loading: float = 0.0
     writing: float = 0.0
+    opening: float = 0.0
 
     @property
     def seconds(self) -> float:
         """The seconds of all kinds."""
         busy = self.planning + self.compiling + self.indexing
-        return busy + self.moving + self.loading + self.writing
+        return busy + self.moving + self.loading + self.writing + self.opening
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])

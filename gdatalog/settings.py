@@ -75,6 +75,7 @@ class Thresholds:
     rounds_most: int = 1_000_000  # rows read by rounds before a compiled fixpoint starts
     partitioned_from: int = 2_000  # rows of inputs that start a partitioned fixpoint at once
     in_place_from: int = 2_000  # the same for best values that are improved in place
+    partitioned_rounds: int = 256  # small rounds after which a partitioned fixpoint starts
     worklist_rounds: int = 64  # rounds after which a linear recursion becomes a worklist
     worklist_round_rows: int = 10_000  # ... if a round has fewer rows on average
     loops_soon_from: float = 100_000.0  # rows read by a rule's rounds before its loops are compiled

@@ -10,7 +10,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tests import on_gpu
 from tests.cases import cases
 from tests.clusters import Workers, workers
 
+HERE = Path(__file__).parent
 # Files whose tests take long for what they notice: `make check-rest` runs them, as the slow ones.
 SLOW = """
 answers_at_a_terminal benchmarks cluster_blocks cluster_cells cluster_checkpoints cluster_connecting
@@ -63,8 +66,10 @@ EVERY = {
     "test_gpu_group.py::test_the_same_breadth_first": 2,
     "test_gpu_levelwise.py::test_example": 3,
     "test_gpu_lists.py::test_many_lists_meet": 2,
+    "test_gpu_nested_rows.py::test_borrowed_rows": 2,
     "test_gpu_pages.py::test_joins_in_pages": 2,
     "test_gpu_partitioned.py::test_shapes": 8,
+    "test_gpu_patterns.py::test_halves_by_degree": 2,
     "test_gpu_results.py::test_examples_that_never_leave_the_device": 2,
     "test_gpu_rounds.py::test_shapes": 8,
     "test_gpu_tallies.py::test_as_enumerated": 9,
@@ -84,7 +89,6 @@ EVERY = {
     "test_local_counts.py::test_counts_agree_with_the_oracle": 3,
     "test_local_counts.py::test_labels_directions_and_loops_stay": 5,
     "test_local_counts.py::test_lists_that_are_kept": 3,
-    "test_nested_rows.py::test_borrowed_rows": 2,
     "test_order.py::test_patterns_are_looked_for_in_a_good_order": 2,
     "test_patterns.py::test_orbits_of_five_vertices_fit_together": 2,
     "test_planning.py::test_few_sets_of_last_variables_are_looked_at": 3,
@@ -98,7 +102,6 @@ EVERY = {
     "test_split_by_degree.py::test_drawn_counts_agree_with_the_oracle": 3,
     "test_split_by_degree.py::test_halves_add_up": 4,
     "test_split_by_degree.py::test_light_halves_split_again": 3,
-    "test_split_by_degree.py::test_on_a_device": 2,
     "test_symmetric_counts.py::test_any_bound_gives_the_same_counts": 2,
 }
 
@@ -109,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _hear_ctrl_c()
     _draw_the_same()
     _plan_anew()
+    _collect_seldom()
 
 
 def _plan_anew() -> None:
@@ -144,8 +148,11 @@ def _draw_the_same() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    left_out = on_gpu.leave_out(config, collection_path) or _none_chosen(config, collection_path)
-    return True if left_out else None
+    return True if _left_out(collection_path, config) else None
+
+
+def _left_out(path: Path, config: pytest.Config) -> bool:
+    return on_gpu.leave_out(config, path) or _none_chosen(config, path)
 
 
 def _none_chosen(config: pytest.Config, path: Path) -> bool:
@@ -188,6 +195,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out_alike(config, items)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """In a fresh clone each file of tests is compiled, assertions and all: every process begins
+    with another one, and finds what others have compiled."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or [Path(each).resolve() for each in session.config.args] != [HERE]:
+        return
+    paths = [path for path in sorted(HERE.glob("test_*.py")) if not _left_out(path, session.config)]
+    first = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for path in paths[first:] if first else ():
+        with suppress(Exception, pytest.skip.Exception):  # collecting it will tell
+            import_module(path.stem)
+
+
 def pytest_collection_finish() -> None:
     _freeze()
 
@@ -196,6 +217,12 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     if nextitem is not None and nextitem.path != item.path:
         _freeze()
+
+
+def _collect_seldom() -> None:
+    """Plans and syntax trees are no garbage: looking for some at each 700 would be a thirtieth of
+    the tests' time."""
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _freeze() -> None:

@@ -141,15 +141,17 @@ ORDER = {
     """,
     "codegen/helpers": """
         elements atomics __init__ values lists list_merges marks tallies bits recoding
-        bit_rows hash_tables key_sets group_sets lattice numbered_groups text_sets lines
+        bit_rows hash_tables key_sets group_sets grouped_values lattice numbered_groups
+        text_sets lines
     """,
     "cpu_ops": """
         arrays loose_tries best_values linear_match texts functions intersection byte_marks
-        groups ordered_groups group_statistics packed_runs exact_totals expressions __init__
+        groups ordered_groups compiled_statistics group_statistics packed_runs exact_totals
+        expressions __init__
     """,
     "engine": """
         __init__ nvidia exact_counts derived row_codes metrics planned_rules plan_files
-        rule_plans recent catalog facts compiler device devices context index_memory
+        rule_plans recent catalog facts compiler device devices context kept_runs index_memory
         host_tries paged_joins pages parallel semi_joins group_dedup depth choose group_rows
         remainders scans fixpoint scan_or_index stratum_tables rules prepared_rules draft encoding
         stratum_run variants replanning operators stratum_plan placing recursion_planner
@@ -160,13 +162,13 @@ ORDER = {
         group_numbers expected_spaces runs row_hash_set hash_indexes delta
     """,
     "engine/operators": """
-        __init__ base again copy ordered once semi_naive kept row_rounds bitmap_rounds wrapping
+        __init__ base again copy ordered once semi_naive row_rounds bitmap_rounds wrapping
         fallback host placed when_compiled codes linear incremental lattice partitioned_run
         partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator hand_over join joins rows index_lookup fallback in_cells signed_sum
-        over_tables evaluate launched
+        __init__ operator hand_over counted_levels join joins rows index_lookup fallback
+        in_cells signed_sum over_tables evaluate launched
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand constants compiler",
@@ -175,7 +177,8 @@ ORDER = {
     """,
     "engine/facts": "__init__ files outputs rows unions lists reading_ahead inputs",
     "executors": """
-        __init__ ops frontier failures lftj partitioned fresh distinct_rows gather sinks
+        __init__ ops frontier failures lftj partitioned fresh distinct_rows group_table gather
+        sinks
         level_lists expansion generation reduction levelwise
     """,
     "gpu_ops": """
@@ -183,10 +186,10 @@ ORDER = {
         graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel
         sources array_operators elementwise array_module cupy_driver probe diagnosis
         head_counts flat kernels transfers cpp_lines lane_loops shared_turns met_lists translate
-        trie_building trie_cache control_words loops rows byte_marks kept_lists evaluate
-        buffers scratch launch walk growing growing_rows round_launches round_memory rounds
-        level_arguments intersection_sources fused_level intersection sums paged_tries
-        device share copied_tries helper group
+        trie_building trie_cache control_words loops level_notes rows byte_marks kept_lists
+        evaluate buffers scratch launch walk growing growing_rows round_launches
+        round_memory rounds level_arguments intersection_sources fused_level intersection
+        sums paged_tries level_graph device share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__
@@ -251,7 +254,7 @@ ORDER = {
         as_text cells plain_text delimited raw rows grouped_rows file_sets row_order
         key_space data_files column_matching headers dictionary keys sorting ordered row_ids
         missing networks frames row_ops on_device text_files selection duplicates
-        spilled_groups line_blocks parquet_groups file_bytes large_files readers trie
+        spilled_groups line_blocks parquet_groups file_bytes large_files readers hashed_values trie
         trie_slices row_tests degrees laid_tries facts_files kept row_store temporary_files
         writers parquet_folder graph count_tables spilled_tries loop_tables remote
         trie_builder value_counts quantiles device_statistics statistics membership

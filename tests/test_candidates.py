@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine import draft
-from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.cells import sliced
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.join_plan import Join, JoinPlan
 from gdatalog.settings import Strategy
 from tests.cases import cases, share
-from tests.cuda_host import HostDriver, needs_compiler
 from tests.plan_check import check_rule_plan
 
 Pairs = list[tuple[int, int]]
@@ -143,13 +141,3 @@ def test_answers_do_not_change(pairs: Pairs, arcs: Pairs, body: str, strategy: S
             db.insert("F", [(2, 3), (2, 4)])
             found[-1] += asked()
     assert found[0] == found[1]
-
-
-@pytest.mark.slow
-@needs_compiler
-def test_on_a_device() -> None:
-    with database(wheel(6, 6), least=float("inf")) as plain, database(wheel(6, 6)) as db:
-        db.workspace.device = Gpu(HostDriver())
-        text = f"n(count()) <- {STAR}, E(b, c)."
-        expected = plain.query(text).fetchall()
-        assert db.query(text, strategy="lftj").fetchall() == expected != [(0,)]

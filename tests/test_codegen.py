@@ -24,6 +24,7 @@ from gdatalog.codegen.helpers import (
     bit_rows,
     bits,
     group_sets,
+    grouped_values,
     hash_tables,
     key_sets,
     lattice,
@@ -48,8 +49,8 @@ from tests.replay.running import collect
 # How many functions are drawn.
 FUNCTIONS = PROGRAMS // 10
 MODULES = (
-    atomics, bit_rows, bits, group_sets, hash_tables, key_sets, lattice, lines, list_merges, lists,
-    marks, numbered_groups, recoding, tallies, text_sets, values,
+    atomics, bit_rows, bits, group_sets, grouped_values, hash_tables, key_sets, lattice, lines,
+    list_merges, lists, marks, numbered_groups, recoding, tallies, text_sets, values,
 )  # fmt: skip
 
 Tier = machine.Tier
@@ -296,6 +297,8 @@ OF_MODULES = {
     "hash_tables": {"keys": "i64[]"},
     "key_sets": {"keys": "i64[]"},
     "group_sets": {"taken": "i64[]"} | dict.fromkeys(("words", "filled"), "u64[]"),
+    "grouped_values": dict.fromkeys(("places", "lower", "upper"), "i64[]")
+    | dict.fromkeys(("both", "of_ones", "of_others"), "f64[]"),
     "atomics": {"marks": "i64[]"},
     "bits": {"words": "u64[]"},
     "bit_rows": dict.fromkeys(("dst", "a", "b"), "u64[]"),

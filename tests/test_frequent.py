@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import patterns
-from gdatalog.gpu_ops.device import Gpu
 from gdatalog.patterns.drawn import drawn
 from gdatalog.patterns.grown import grown
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.progress import Progress
 from gdatalog.shell.cli import run
 from tests.cases import cases
-from tests.cuda_host import HostDriver, needs_compiler
 
 Edge = tuple[int, int]
 Form = tuple[tuple[Any, ...], tuple[Edge, ...]]  # labels and edges of vertices 0, 1, 2, ...
@@ -215,20 +213,6 @@ def test_limits_progress_and_names() -> None:
         with pytest.raises(gd.UsageError, match=r"(?s)no relation K of vertices.*labels=None"):
             db.frequent(1, 1, labels="K")
     assert seen
-
-
-@needs_compiler
-@pytest.mark.host
-def test_on_a_gpu() -> None:
-    rows, labels = drawn_graph(12, 24, 2)
-    for measure in ("mni", "instances"):
-        with opened(rows, labels) as here, opened(rows, labels) as there:
-            there.workspace.device = Gpu(HostDriver())
-            wanted = here.frequent(2, 2, measure=measure)  # type: ignore[arg-type]
-            for strategy in ("levelwise", "lftj"):
-                there.workspace.force(strategy=strategy)
-                found = there.frequent(2, 2, measure=measure)  # type: ignore[arg-type]
-                assert found.drop(columns="pattern").equals(wanted.drop(columns="pattern"))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,13 @@ def test_small_work_opens_no_gpu(connect: Any, opened: list[Gpu]) -> None:
     assert repr(db) == "<gdatalog.Database on cpu: E>"
 
 
+def test_a_profile_tells_what_opening_the_gpu_took(connect: Any) -> None:
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    first, again = (dict(db.profile(COUNT).tree.facts) for _ in range(2))
+    assert 0.0 < first["opening"] < first["seconds"] and again["opening"] == 0.0
+
+
 def test_a_large_rule_runs_on_the_gpu(
     connect: Any, opened: list[Gpu], caplog: pytest.LogCaptureFixture
 ) -> None:

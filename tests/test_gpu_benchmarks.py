@@ -202,32 +202,15 @@ def test_pairwise_joins_count_right(driver: Clocked) -> None:
 # --------------------------------------------------------------------------------------- figures
 
 
-def test_sectors_are_those_that_lanes_touch() -> None:
-    random = np.random.default_rng(6)
-    positions = random.integers(-3, 400, 1000)
+def test_sectors_are_those_that_positions_lie_in() -> None:
+    positions = np.random.default_rng(6).integers(0, 900, 1000)
     for itemsize in (4, 8):
-        wanted = sum(
-            len({p * itemsize // 32 for p in positions[at : at + 32].tolist() if p >= 0})
-            for at in range(0, 1000, 32)
-        )
-        assert sectors.gathered(np, positions, itemsize) == wanted
+        sectors_of = [
+            {p * itemsize // 32 for p in positions[at : at + 32]} for at in range(0, 1000, 32)
+        ]
+        assert sectors.gathered(np, positions, itemsize) == sum(map(len, sectors_of))
+        assert sectors.touched(np, positions, 900, itemsize) == len(set().union(*sectors_of))
     assert sectors.gathered(np, np.arange(320), 4) == sectors.streamed(320, 4) == 40
-
-
-def test_sectors_of_searches_are_those_that_binary_searches_touch() -> None:
-    random = np.random.default_rng(7)
-    values = np.sort(random.integers(0, 500, 370)).astype(np.int32)
-    keys = random.integers(-2, 503, 100)
-    low = random.integers(0, 370, 100)
-    high = np.minimum(370, low + random.integers(0, 200, 100))
-    touched: list[set[int]] = [set() for _ in range(4)]
-    for at, (key, lo, hi) in enumerate(zip(keys, low, high, strict=True)):
-        while lo < hi:
-            middle = (lo + hi) // 2
-            touched[at // 32].add(middle * 4 // 32)
-            lo, hi = (middle + 1, hi) if values[middle] < key else (lo, middle)
-    assert sectors.searched(np, values, keys, low, high) == sum(map(len, touched))
-    assert sectors.searched(np, values, keys, low, low) == 0
 
 
 def test_the_share_of_time_in_which_few_blocks_work() -> None:

@@ -16,6 +16,7 @@ import gdatalog as gd
 from gdatalog.engine import paged_joins
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import page_schedule
+from gdatalog.plan.schedule import CellPlanner
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
@@ -141,9 +142,12 @@ def way(report: RuleRun) -> str:
 
 @pytest.mark.parametrize(("cell_bytes", "expects"), [(1, "cells"), (1 << 25, "pages")])
 def test_the_way_that_moves_less_is_taken(
-    cell_bytes: int, expects: str, expected: dict[str, set[Any]]
+    cell_bytes: int, expects: str, expected: dict[str, set[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more cell costs nothing, or as much as to copy many indexes; `explain` says the same."""
+    """One more cell costs nothing, or as much as to copy many indexes; `explain` says the same.
+    Where each cell costs more, none are searched for."""
+    if expects == "pages":
+        monkeypatch.setattr(CellPlanner, "schedule", lambda _: pytest.fail("cells"))
     driver = paged(HostDriver(), 128)
     with loaded(opened(driver, memory=3500, cell_bytes=cell_bytes, host_indexes="auto")) as db:
         (stratum,) = db.explain(QUERIES["triangles"]).strata
@@ -152,6 +156,21 @@ def test_the_way_that_moves_less_is_taken(
         assert [way for way, found in planned.items() if found is not None] == [expects]
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"] and way(report) == expects
+
+
+def test_a_search_for_cells_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of `explain`, before there are indexes."""
+    searches, search = [], CellPlanner.schedule
+
+    def noted(planner: CellPlanner) -> Any:
+        searches.append(planner.poll)
+        return search(planner)
+
+    monkeypatch.setattr(CellPlanner, "schedule", noted)
+    with loaded(opened(paged(HostDriver(), 128), memory=3500, cell_bytes=1)) as db:
+        db.explain(QUERIES["triangles"])
+        asked(db, QUERIES["triangles"], "levelwise")
+    assert len(searches) == 2 and {poll.__name__ for poll in searches} == {"poll"}
 
 
 def test_after_a_run_its_indexes_tell_what_is_to_be_expected() -> None:

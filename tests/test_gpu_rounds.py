@@ -148,7 +148,7 @@ def test_small_work_waits_for_no_kernel(
         db.workspace.tune(compiled_rounds_from=0)
         db.workspace.force(split=split)
         db["E"] = [(x, x + 1) for x in range(9)]
-        assert "until its kernels are compiled: semi-naive rounds" in str(db.explain(CHAIN))
+        assert "until that is compiled: semi-naive rounds" in str(db.explain(CHAIN))
         for found in (False, True):
             db.workspace.results.clear()
             answer = db.query(text)

@@ -237,6 +237,29 @@ def test_searches(seed: int, dtype: Any, spread: int) -> None:
 
 
 @few
+@given(seeds, st.sampled_from([np.int32, np.int64]), st.sampled_from([30, 900, 9000]))
+def test_sorted_keys_and_lists_are_read_together(seed: int, dtype: Any, longest: int) -> None:
+    """Tiles that follow each other, of keys in order and not quite, with equal ones; lists that a
+    block has room for, and others."""
+    random = np.random.default_rng(seed)
+    among = np.unique(random.integers(0, 1 << 30, 5 * longest)).astype(dtype)
+    sought = np.sort(np.append(random.choice(among, 3500), random.integers(0, 1 << 30, 3500)))
+    if seed % 2:
+        sought[random.integers(0, 7000)] = random.choice(among)
+    level = level_of(random, 9, longest, 3 * longest, dtype)
+    parents, keys = np.sort(random.integers(0, 9, 5000)), random.integers(0, 3 * longest, 5000)
+    if seed % 3:
+        parents[-1] = 0
+    root = TrieLevel(among, np.array([0, len(among)]))
+    with Taking(seed):
+        same(OPS.find(on_device(root), there(sought)), root.find(sought))
+        same(
+            OPS.find_in(on_device(level), *map(there, (parents, keys))),
+            level.find_in(parents, keys),
+        )
+
+
+@few
 @given(seeds, st.integers(2, 4), st.sampled_from([0, 1, 3000]))
 def test_shortest(seed: int, count: int, size: int) -> None:
     random = np.random.default_rng(seed)

@@ -1,8 +1,10 @@
 """Rows of a level that are more than a chunk go on in compiled loops: answers are those of the
-oracle, on the CPU and on a device that is not there."""
+oracle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,13 +13,11 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine.rules.hand_over import HandOver
-from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.rest_of_join import rest_of
 from tests import plan_check
 from tests import test_engine_oracle as oracle
 from tests import test_symmetry as symmetry
 from tests.cases import share
-from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, aggregate_programs, programs
 from tests.draw_patterns import drawn_pattern
 
@@ -34,13 +34,13 @@ def opened(chunk: int, hand_over: str, strategy: str = "levelwise") -> gdatalog.
     return db
 
 
-@pytest.fixture(scope="module")
-def taken() -> Any:
+@contextmanager
+def noted() -> Iterator[list[int]]:
     """How many rows loops have taken, each time; their plans are checked."""
     counts: list[int] = []
     take = HandOver.take
 
-    def noted(self: HandOver, steps: Any, at: int, frontier: Any, sink: Any) -> bool:
+    def noting(self: HandOver, steps: Any, at: int, frontier: Any, sink: Any) -> bool:
         if not take(self, steps, at, frontier, sink):
             return False
         counts.append(frontier.size)
@@ -50,7 +50,13 @@ def taken() -> Any:
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HandOver, "take", noted)
+        patch.setattr(HandOver, "take", noting)
+        yield counts
+
+
+@pytest.fixture(scope="module")
+def taken() -> Iterator[list[int]]:
+    with noted() as counts:
         yield counts
 
 
@@ -90,43 +96,6 @@ def test_patterns_are_handed_over(taken: list[int]) -> None:
             drawn_pattern(number), lambda text, data, names, _, n=number: run(text, data, names, n)
         )
     assert len(taken) > 10
-
-
-@needs_compiler
-def test_on_a_device(taken: list[int]) -> None:
-    text = "?- E(a, b), E(b, c), E(c, a), a != b, not E(a, c), c = a + b - 8."
-    with opened(40, "never") as db:
-        db["E"] = EDGES
-        expected = sorted(db.query(text).fetchall())
-    taken.clear()
-    with opened(40, "auto", "auto") as db:  # few rows: they run breadth-first
-        db.workspace.device = Gpu(HostDriver())
-        db["E"] = EDGES
-        assert sorted(db.query(text).fetchall()) == expected
-        assert taken
-        taken.clear()
-        db.set(hand_over="never")
-        assert sorted(db.query(text, strategy="levelwise").fetchall()) == expected
-        assert not taken
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    "text",
-    ["n(count()) <- E(a, b), E(b, c), E(a, c).", "n(sum(c), min(b), count()) <- E(a, b), E(b, c)."],
-)
-def test_totals_of_given_rows(taken: list[int], text: str) -> None:
-    """A worker gives one row for all of its given rows, on the CPU and on a device."""
-    found = []
-    for hand_over, strategy in (("never", "levelwise"), ("always", "levelwise"), ("auto", "auto")):
-        taken.clear()
-        with opened(12, hand_over, strategy) as db:
-            if hand_over == "auto":
-                db.workspace.device = Gpu(HostDriver())
-            db["E"] = EDGES
-            found.append(db.query(text).fetchall())
-            assert bool(taken) == (hand_over != "never")
-    assert found[1:] == found[:1] * 2
 
 
 def test_a_strategy_that_was_chosen_runs_alone(taken: list[int]) -> None:

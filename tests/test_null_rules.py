@@ -9,9 +9,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.errors import DataError, EvaluationError, TypeMismatchError
-from gdatalog.gpu_ops.device import Gpu
 from gdatalog.parser import parse
-from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle import evaluate
 from tests.oracle_values import canonical
 
@@ -96,22 +94,6 @@ def test_rules_agree_with_the_oracle(strategy: str) -> None:
     with gd.connect(device="cpu") as db:
         db.workspace.force(strategy=strategy)
         agrees(RULES + COLUMNS, db)
-
-
-DEVICE = """
-x + 1, y <- f(_, y), t(_, x, _), y != 1.0.
-g, sum(x), min(s) <- t(g, x, s).
-x, y <- e(x, z), e(z, y).
-"""
-
-
-@pytest.mark.host
-@needs_compiler
-def test_rules_agree_with_the_oracle_on_a_device() -> None:
-    with gd.connect(device="cpu") as db:
-        db.workspace.device, db.workspace.why = Gpu(HostDriver()), "a stand-in"
-        db.workspace.force(strategy="levelwise")
-        agrees(DEVICE, db)
 
 
 @pytest.fixture

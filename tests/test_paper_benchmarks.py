@@ -11,10 +11,11 @@ import pytest
 import gdatalog as gd
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.graphs import Graph
+from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import bench, cuts, gamma, kudu, t_dfs, wu
 from benchmarks.papers.__main__ import main, without_pages
 from benchmarks.papers.bench import Bench, driver_of
-from benchmarks.papers.report import NO_TIME, PAPERS, Row, read, tables
+from benchmarks.papers.report import NO_TIME, PAPERS, Row, in_lines, line, page, read, tables
 from gdatalog import patterns
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
@@ -109,8 +110,8 @@ def test_a_run_keeps_other_papers_results(tmp_path: Path) -> None:
     for paper in ("t_dfs", "wu", "t_dfs"):
         assert main([paper, "--small", "--out", str(tmp_path)]) == 0
     assert [run.paper for run in read(tmp_path)] == ["wu", "t_dfs"]
-    page = (tmp_path / "README.md").read_text()
-    assert page.index("## Wu et al. (2014), on cpu") < page.index("## T-DFS (2024), on cpu")
+    text = (tmp_path / "README.md").read_text()
+    assert text.index("## Wu et al. (2014), on cpu") < text.index("## T-DFS (2024), on cpu")
     # A GPU's counts are compared with those of the CPU, whose run stays.
     assert main(["t_dfs", "--small", "--device", "cuda", "--minutes", "0", "--out", str(tmp_path)],
                 lambda device, **told: gd.connect(device="cpu")) == 0  # fmt: skip
@@ -133,16 +134,48 @@ def test_a_run_goes_on_where_another_ended(
     assert not capsys.readouterr().out  # no time, no table: nothing was measured
     assert NO_TIME in (tmp_path / "a" / "README.md").read_text()
     assert main([*asked, str(tmp_path / "b")]) == 0
-    first, *_, last = capsys.readouterr().out.splitlines(keepends=True)
+    begin, *_, end = capsys.readouterr().out.splitlines(keepends=True)
     lines = tmp_path / "lines"
-    lines.write_text(f"started\n{first}{last}{last[:99]}")
+    lines.write_text(f"started\n{begin}{end}{end[:99]}")
     assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
     (run,) = read(tmp_path / "c")
     whole = {row.key: row for row in read(tmp_path / "b")[0].rows}
     assert len(run.rows) == 2 and all(whole[row.key] == row for row in run.rows)
+    (told,) = in_lines(end)
+    told.rows[0].trouble = NO_TIME  # as if it had not been measured there: what is here stays
+    lines.write_text(line(told))
+    assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
+    assert read(tmp_path / "c")[0].rows == run.rows
+    told.rows[0].trouble, told.machine["cores"] = "", 999  # another machine measures the last row
+    lines.write_text(line(told))
+    assert main(["--merge", str(lines), "--out", str(tmp_path / "c")]) == 0
+    first, last = read(tmp_path / "c")[0].rows
+    assert first.more["on"].endswith("cores") and "on" not in last.more
     assert main([*asked, str(tmp_path / "b")]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if wu.FIGURE in line]
     assert whole == {row.key: row for row in read(tmp_path / "b")[0].rows}
+
+
+def test_processes_that_compile_ahead_share_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is asked by one of them, which tells its cold time and writes no report."""
+    colds: list[dict[tuple[str, str], float]] = []
+    merged = "benchmarks.papers.__main__._colds"
+    real = papers_main._colds
+    monkeypatch.setattr(merged, lambda text: colds.append(real(text)) or colds[-1])
+    asked = ["t_dfs", "--small", "--out", str(tmp_path)]
+    assert main([*asked, "--ahead", "2"]) == 0
+    (run,) = read(tmp_path)
+    one, other = colds
+    assert one and other and one.keys().isdisjoint(other)
+    assert {row.key: row.cold for row in run.rows} == one | other
+    assert all(row.checked and row.warm for row in run.rows)
+
+
+def test_the_published_page_shows_its_results() -> None:
+    there = papers_main.OUT
+    assert (there / "README.md").read_text(encoding="utf-8") == page(read(there))
 
 
 def test_indexes_can_be_read_without_pages() -> None:

@@ -17,13 +17,11 @@ from gdatalog.plan.join_plan import RulePlan, Term
 from gdatalog.planner.observed import Observed, observing
 from gdatalog.planner.rewrite import orbits
 from gdatalog.storage.graph import RankedEdges
-from tests.cuda_host import needs_compiler
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import canonical
 from tests.test_algebra import drawn_count, plans, run
-from tests.test_gpu_tallies import device_of
 from tests.test_local_counts import VERTICES, counted, skewed, terms
 from tests.tuned import tune
 
@@ -98,30 +96,6 @@ def test_drawn_counts_agree_with_the_oracle(number: int) -> None:
         return
     found = run(text, data, {name}, "lftj", "split")
     assert canonical(found[name]) == canonical(expected[name]), (text, data)
-
-
-@needs_compiler
-@pytest.mark.host
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(
-    ("shape", "number", "again"),
-    [
-        ("two wedges of an edge", 3, False), ("house", 8, False),
-        pytest.param("two wedges of an edge", 5, True, marks=pytest.mark.slow),
-        pytest.param("bowtie", 10, True, marks=pytest.mark.slow),
-        pytest.param("pentagon", 13, False, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_on_a_device(
-    shape: str, number: int, again: bool, terms: list[Term], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if again:  # light halves are split again
-        tune(monkeypatch, algebra_split=0, algebra_split_again=1e-9)
-    rows = core(40, 10)
-    expected = counted(SHAPES[shape], rows, "never")
-    terms.clear()
-    assert counted(SHAPES[shape], rows, "split", device_of(number)) == expected
-    assert halves(terms) == (True, True)
 
 
 WEDGES = (

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from gdatalog.codegen import native
 from gdatalog.engine import stratum_planner
 from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.operators.again import Again
@@ -222,6 +223,66 @@ def test_strategies(
         db.query(text)
     check_ran(ran, explained)
     assert [tuple(each.operators) for each in ran] == [expected]
+
+
+CLOSURE = "p(x, z) <- E(x, z). p(x, z) <- p(x, y), p(y, z)."  # linear, from its start on
+
+
+@pytest.mark.parametrize(
+    ("text", "knobs", "first", "again"),
+    [
+        (PATH, {"rounds_most": 0}, (SemiNaive, Partitioned), (Partitioned,)),
+        (CLOSURE, {"rounds_most": 0}, (SemiNaive, Partitioned), (Partitioned,)),
+        (BEST, {"rounds_most": 0}, (SemiNaive, InPlaceLattice), (InPlaceLattice,)),
+        (REACH, {"worklist_rounds": 2}, (SemiNaive, Worklist), (Worklist,)),
+        # 30 rounds: each of a few calls
+        (PATH, {"partitioned_rounds": 100}, (SemiNaive,), (Partitioned,)),
+        (PATH, {"partitioned_rounds": 16}, (SemiNaive, Partitioned), (Partitioned,)),
+        (PATH, {"partitioned_rounds": 200}, (SemiNaive,), (SemiNaive,)),
+        (PATH, {"partitioned_rounds": 16, "worklist_round_rows": 1}, (SemiNaive,), (SemiNaive,)),
+    ],
+)
+def test_what_takes_over_begins_the_next_call_over_the_same_rows(
+    text: str, knobs: dict[str, int], first: tuple[type, ...], again: tuple[type, ...]
+) -> None:
+    with running({}, False) as (db, ran):
+        db.workspace.tune(**knobs)
+        answers = []
+        for _ in range(2):
+            load(db)
+            answers.append(sorted(db.query(text).fetchall()))
+        db["E"], db["W"] = [(0, 1), (1, 2), (3, 4)], [(0, 5, 1), (5, 7, 2), (7, 8, 2)]
+        db.query(text)
+    assert answers[0] == answers[1] != []
+    told = [tuple(each.operators) for each in ran]
+    assert told[:2] == [first, again] and told[2][0] is first[0]
+
+
+def test_what_takes_over_begins_the_next_call_of_a_prepared_query() -> None:
+    with running({}, True) as (db, ran):
+        load(db)
+        asked = db.prepare(PATH.replace("E(x, y).", "E(x, y), x >= $k.") + " ?- p(x, y).")
+        found = [len(asked(k=k).fetchall()) for k in (0, 1, 20, 10)]  # the second keeps its plan
+    assert found == [30 * 31 // 2, 29 * 30 // 2, 10 * 11 // 2, 20 * 21 // 2]
+    told = [tuple(each.operators) for each in ran if each.plan.recursive]
+    assert told[1:] == [(SemiNaive, Partitioned), (Partitioned,), (Partitioned,)]
+
+
+def test_small_rounds_go_on_until_what_takes_over_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready: list[bool] = []
+    with running({}, False) as (db, ran):
+        soon = native.load_soon
+        monkeypatch.setattr(native, "load_soon", lambda *to: soon(*to) if ready else None)
+        db.workspace.tune(partitioned_rounds=100)
+        for _ in range(3):
+            load(db)
+            assert len(db.query(PATH)) == 30 * 31 // 2
+            ready += [True] * (len(ran) == 2)
+    assert [tuple(each.operators) for each in ran] == [
+        (SemiNaive,), (Partitioned, SemiNaive), (Partitioned,)
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -68,6 +68,11 @@ class Clocked:
             graph = self.driver.recorded(launch)
         return partial(self.span, "a graph", graph)
 
+    def recorded_apart(self, launch: Callable[[], None]) -> tuple[Callable[[], None], int]:
+        with self._muted():
+            graph, size = self.driver.recorded_apart(launch)
+        return partial(self.span, "a graph", graph), size
+
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
         with self._muted():
             graph = self.driver.looped(launch, words, at)

@@ -1,13 +1,10 @@
-"""Which 32-byte sectors of memory a warp's requests touch: what a kernel moves at the least.
+"""Which 32-byte sectors of memory a kernel has to read or write: what it moves at the least.
 
-A GPU reads and writes memory in sectors. The lanes of a warp that read one word each in the same
-instruction need as many sectors as their addresses lie in. Counted from the very positions, on the
-device, in pieces.
+A GPU reads and writes memory in sectors. Counted from the very positions, on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 SECTOR, LANES = 32, 32
@@ -19,47 +16,20 @@ def streamed(count: int, itemsize: int) -> int:
     return -(-count * itemsize // SECTOR)
 
 
-def gathered(xp: Any, positions: Any, itemsize: int, lanes: int = LANES) -> int:
-    """Sectors of a gather, lane i of each warp reading `positions[i]`; < 0: it reads nothing."""
+def touched(xp: Any, positions: Any, size: int, itemsize: int) -> int:
+    """Sectors that any of these positions of an array of `size` entries lie in, each once."""
+    marks = xp.zeros(streamed(size, itemsize), dtype=bool)
+    for start in range(0, len(positions), PIECE):
+        piece = positions[start : start + PIECE].astype(xp.int64)
+        marks[piece * itemsize // SECTOR] = xp.full(len(piece), True)
+    return int(marks.sum())
+
+
+def gathered(xp: Any, positions: Any, itemsize: int) -> int:
+    """Sectors of a gather, lane i of each warp reading `positions[i]`, each once for a warp."""
     total = 0
     for start in range(0, len(positions), PIECE):
-        piece = positions[start : start + PIECE]
-        total += _of_warps(xp, piece, xp.arange(len(piece)) // lanes, itemsize)
+        piece = positions[start : start + PIECE].astype(xp.int64)
+        warps = xp.arange(len(piece)) // LANES
+        total += len(xp.unique(warps << 40 | piece * itemsize // SECTOR))
     return total
-
-
-def _of_warps(xp: Any, positions: Any, warps: Any, itemsize: int) -> int:
-    """The sectors of each warp. `warps`: that of each position."""
-    there = positions >= 0
-    sectors = positions[there].astype(xp.int64) * itemsize // SECTOR
-    return len(xp.unique(warps[there] << 40 | sectors))
-
-
-def searched(xp: Any, values: Any, keys: Any, low: Any, high: Any, lanes: int = LANES) -> int:
-    """Sectors of binary searches, key i in the ascending `values[low[i]:high[i]]`.
-
-    Each counts once for a warp: at its next step it lies in the first cache.
-    """
-    total = 0
-    piece = PIECE // 8
-    for start in range(0, len(keys), piece):
-        part = slice(start, start + piece)
-        steps = list(probes(xp, values, keys[part], low[part], high[part]))
-        if not steps:
-            continue
-        warps = xp.arange(len(steps[0])) // lanes
-        together = xp.concatenate(steps), xp.concatenate([warps] * len(steps))
-        total += _of_warps(xp, *together, values.dtype.itemsize)
-    return total
-
-
-def probes(xp: Any, values: Any, keys: Any, low: Any, high: Any) -> Iterator[Any]:
-    """The positions that binary searches read, step by step; -1: this one has come to its end."""
-    while True:
-        left = low < high
-        if not bool(left.any()):
-            return
-        middle = (low + high) >> 1
-        yield xp.where(left, middle, -1)
-        below = values[xp.minimum(middle, len(values) - 1)] < keys
-        low, high = xp.where(left & below, middle + 1, low), xp.where(left & ~below, middle, high)

@@ -34,6 +34,7 @@ def mined(
     """
     graph, labels = bench.labelled(name)
     k_edges, support = (2, 4) if bench.small else (k_edges, support)
+    mining = mining_of(bench, name, k_edges, support)
     with bench.database(graph, labels, **options) as db:
         db.workspace.force(host_indexes=host_indexes)
         found = []
@@ -42,7 +43,6 @@ def mined(
             found[:] = [db.frequent(k_edges, support)]
             return len(found[0])
 
-        mining = f"{graph.name}, up to {k_edges} edges, support {support}"
         work = f"{mining}, {way}" if way else mining
         row = bench.timed(Row(table, work), db, ask)
         if row.trouble or not found:  # or of an earlier run
@@ -65,6 +65,10 @@ def mined(
         except gd.Error:
             row.checked = ""
     return row
+
+
+def mining_of(bench: Bench, name: str, k_edges: int, support: int) -> str:
+    return f"{bench.labelled(name)[0].name}, up to {k_edges} edges, support {support}"
 
 
 def least_image(db: gd.Database, pattern: Pattern) -> int:

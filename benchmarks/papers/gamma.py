@@ -16,7 +16,7 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph
 from benchmarks.papers.bench import Ask, Bench, brute
-from benchmarks.papers.frequent import mined
+from benchmarks.papers.frequent import mined, mining_of
 from benchmarks.papers.report import Row
 from gdatalog.account import Account
 from gdatalog.engine import plan_files
@@ -33,7 +33,7 @@ MINED = (("lab-citeseer", 3, 100), ("lab-citeseer", 4, 100), ("lab-yeast", 3, 10
 WAYS = {"pages": ("pages", True), "as chosen": ("auto", True), "pinned only": ("pages", False),
         "cells": ("cells", True)}  # fmt: skip
 SHARE, SMALL_SHARE = 0.1, 0.5  # of the memory that a query holds
-HELD = "held MB"
+HELD, WHOLE = "held MB", "its indexes fit"
 DEVICES = ("cuda:0", "cuda:0,1", "cuda:0,1,2,3")
 POOLS = (1 << 12, 1 << 16, 1 << 22)  # rows
 
@@ -83,6 +83,7 @@ def _short(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         with bench.database(graph, told) as db:
             row, _ = _asked(bench, Row(table, f"{pattern.name}, {graph.name}, in memory"), db, text)
             if not row.trouble and HELD not in row.more:
+                bench.fill()
                 with suppress(gd.TimeLimitError):
                     row.more[HELD] = f"{db.profile(text).peak / 1e6:.3g}"
         yield _alike(bench, row, pattern, graph, told, None)
@@ -141,7 +142,8 @@ def accounts() -> Iterator[list[Account]]:
 
 
 def _asked(bench: Bench, row: Row, db: gd.Database, text: str) -> tuple[Row, str]:
-    """The row, and where the rules ran: in cells, pages, or on the CPU."""
+    """The row, and where the rules ran: in cells, pages, on the CPU, or whole, if indexes fit; ""
+    if that was not asked."""
     found = bench.timed(row, db, lambda db: int(db.query(text).fetchall()[0][0]))
     if found.trouble or found is not row:
         return found, ""
@@ -157,7 +159,7 @@ def _asked(bench: Bench, row: Row, db: gd.Database, text: str) -> tuple[Row, str
         "MB read": sum(int(each.get("bytes read, by lists") or 0) for each in facts) / 1e6,
         "MB of pages": sum(int(each.get("bytes copied to pages") or 0) for each in facts) / 1e6,
     }
-    return found, ", ".join(f"{value:.3g} {name}" for name, value in ran.items() if value)
+    return found, ", ".join(f"{value:.3g} {name}" for name, value in ran.items() if value) or WHOLE
 
 
 def _alike(
@@ -234,8 +236,9 @@ def _several(bench: Bench, graph: Graph, labels: Array) -> Iterator[Row]:
         try:
             yield mined(bench, "GAMMA: several GPUs", name, edges, support, device, device=device)
         except gd.DeviceError as reason:
+            work = f"{mining_of(bench, name, edges, support)}, {device}"
             trouble = str(reason).splitlines()[0]
-            yield Row("GAMMA: several GPUs", f"{name}, {device}", trouble=trouble)
+            yield Row("GAMMA: several GPUs", work, trouble=trouble)
 
 
 def _pools(bench: Bench, graph: Graph) -> Iterator[Row]:

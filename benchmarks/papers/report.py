@@ -21,6 +21,7 @@ PAPERS = {
 }
 RESULTS = "results.json"
 NO_TIME = "no time was left"
+AHEAD = "compiled ahead"
 # Tables of the same works in several ways.
 COMPARED = (
     "T-DFS: sharing",
@@ -39,11 +40,12 @@ stands in for what is not here. Times of the papers are of other machines, and a
 `python -m benchmarks.papers` repeats it on your machine. Each part says its own command and
 machine: processor, cores and GiB of memory.
 
-*cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
-of the runs after that; *kernels*: how long kernels of a GPU ran during that, by its own clocks.
+*cold*: from data in memory to the answer, with planning, compilation and indexes (on a GPU, beside
+other processes that compile: `--ahead`); *warm*: the best of the runs after that; *kernels*: how
+long kernels of a GPU ran during that, by its own clocks.
 *MiB*: by how much memory (a GPU's, where one ran) grew at the most, while it was first asked.
 *checked by*: the second way by which the count was found; "enumeration" is the same engine without
-sums of simpler counts, "the CPU" its run there.
+sums of simpler counts, "the CPU" its run there. *on*: the machine, where it is not the table's.
 """
 
 
@@ -116,13 +118,36 @@ def merged(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
 
 
 def added(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
-    """The same, but a new run has only some rows: the earlier ones stay beside them."""
+    """The same, but a new run has only some rows: the earlier ones stay beside them, and those that
+    were measured in place of new ones that were not. They tell their machine if it is another."""
     runs = {run.key: run for run in earlier}
     for run in new:
-        rows = {row.key: row for row in runs[run.key].rows} if run.key in runs else {}
-        rows |= {row.key: row for row in run.rows}
+        rows = {row.key: row for row in kept(runs.get(run.key), run.machine)}
+        for row in run.rows:
+            if measured(row) or not measured(rows.get(row.key)):
+                rows[row.key] = row
         runs[run.key] = replace(run, rows=list(rows.values()))
     return merged((), [_compared(run, runs) for run in runs.values()])
+
+
+def kept(run: Run | None, machine: Facts) -> list[Row]:
+    """The rows of an earlier run, beside those of this machine: they tell theirs if it is
+    another."""
+    if run is None:
+        return []
+    was, now = (f"{facts.get('GPU', facts.get('processor'))}, {facts.get('cores')} cores"
+                for facts in (run.machine, machine))  # fmt: skip
+    told = {} if was == now else {"on": was}
+    return [replace(row, more={**told, **row.more}) for row in run.rows]
+
+
+def measured(row: Row | None) -> bool:
+    """Whether there is an answer, right or wrong.
+
+    >>> measured(Row("", "", 1, trouble="WRONG: 2")), measured(Row("", "", trouble=NO_TIME))
+    (True, False)
+    """
+    return row is not None and (not row.trouble or row.trouble.startswith("WRONG"))
 
 
 def _compared(run: Run, runs: Mapping[tuple[int, str], Run]) -> Run:

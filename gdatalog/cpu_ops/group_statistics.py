@@ -8,36 +8,77 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.storage.grouped_rows import group_rows
-from gdatalog.storage.rows import order_rows
+from gdatalog.cancellation import working_space
+from gdatalog.storage.grouped_rows import COUNTED, SMALL, group_rows
+from gdatalog.storage.keys import key_to_float
+from gdatalog.storage.rows import RowPacking, order_rows
 from gdatalog.storage.table import Array
 
-Found = tuple[Array, Array]  # the values, and which of them there are
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.compiled_statistics import ColumnsByGroup
+
 Columns = Sequence[Array]
-Products = Sequence[tuple[int, ...]]  # each of columns by number
+Numbers = tuple[Array, bool]  # keys, and whether they are those of floats
+Found = tuple[Array, Array]  # the values, and which of them there are
+Products = Sequence[tuple[int, int]]  # each of columns by number
 BLOCK = 1 << 16  # rows
+COMPILED = 1 << 19  # rows, from which compiled code takes them
+_PRODUCTS = [(0, 1), (0, 0), (1, 1)]  # as compiled code sums them
 
 
 class Groups:
-    """Rows by group: `firsts`, a row of each group; of the `rows` that are there their weights
-    (None: one each) and the numbers of their groups; and the sum of each group's weights."""
+    """Rows by group. The numbers of groups are below `size`; those that are `present` have rows,
+    and their `keys` are the columns of the groups. Of the `rows` that are there: their weights
+    (None: one each), and the numbers of their groups; and the sum of each group's weights."""
 
-    def __init__(self, group: Sequence[Array], there: Array, weights: Array | None) -> None:
-        self.firsts, self.of = group_rows(group, len(there))
+    def __init__(self, group: Columns, there: Array, weights: Array | None) -> None:
+        length = len(there)
+        with working_space("grouping", 24 * length):
+            packing = RowPacking.of(group) if group and length else None
+            size = 0 if packing is None else 1 << sum(packing.bits)
+            if packing is None or size > max(COUNTED * length, SMALL):
+                firsts, self.of = group_rows(group, length)
+                size, keys = len(firsts), tuple(column[firsts] for column in group)
+            else:
+                self.of, keys = packing.pack(group), None
+        self.size, self.counts = size, np.bincount(self.of, minlength=size)
+        self.present = np.flatnonzero(self.counts)
+        if keys is None and packing is not None:
+            keys = packing.unpack(self.present, [column.dtype for column in group])
+        self.keys: Columns = keys or ()
         self.rows: Array | slice = slice(None)
         if not there.all():
             self.rows = np.flatnonzero(there)
             self.of = self.of[self.rows]
         self.weights = None if weights is None else weights[self.rows].astype(np.int64)
-        self.counts = np.bincount(self.of, self.weights, len(self.firsts)).astype(np.int64)
+        if len(self.of) < length or weights is not None:
+            self.counts = np.bincount(self.of, self.weights, size).astype(np.int64)
 
-    def sums(self, columns: Sequence[Array], about: Sequence[Array], products: Products) -> Columns:
+    def centred(self, numbers: Sequence[Numbers], products: Products) -> Columns:
+        """Sums by group of products of columns, each less its mean in the group. Of equal values
+        the mean is exact."""
+        by_group = self._by_group([keys for keys, _ in numbers])
+        if by_group is not None:
+            sums = by_group.centred([are_floats for _, are_floats in numbers])
+            return [sums[_PRODUCTS.index(product)] for product in products]
+        columns = [_floats(number)[self.rows] for number in numbers]
+        some = [np.zeros(self.size) for _ in columns]
+        for centre, column in zip(some, columns, strict=True):
+            centre[self.of] = column
+        sums = self._sums(columns, some, [(at,) for at in range(len(columns))])
+        about = [centre + total / self.counts for centre, total in zip(some, sums, strict=True)]
+        return self._sums(columns, about, products)
+
+    def _sums(
+        self, columns: Columns, about: Columns, products: Sequence[tuple[int, ...]]
+    ) -> Columns:
         """Sums by group of products of columns, less a value of the group each. Blocks of rows are
         added one after the other, as their temporary arrays fit into a cache."""
-        totals = [np.zeros(len(self.firsts)) for _ in products]
+        totals = [np.zeros(self.size) for _ in products]
         for start in range(0, len(self.of), BLOCK):
             part = slice(start, start + BLOCK)
             of = self.of[part]
@@ -51,35 +92,46 @@ class Groups:
                 np.add.at(total, of, reduce(np.multiply, factors))
         return totals
 
-    def centred(self, columns: Sequence[Array], products: Products) -> Columns:
-        """Sums by group of products of columns, each less its mean in the group. Of equal values
-        the mean is exact."""
-        columns = [column[self.rows] for column in columns]
-        some = [np.zeros(len(self.firsts)) for _ in columns]
-        for centre, column in zip(some, columns, strict=True):
-            centre[self.of] = column
-        sums = self.sums(columns, some, [(at,) for at in range(len(columns))])
-        about = [centre + total / self.counts for centre, total in zip(some, sums, strict=True)]
-        return self.sums(columns, about, products)
+    def _by_group(self, columns: Columns) -> ColumnsByGroup | None:
+        """The columns of the rows, group after group; None if the rows are few or have weights, or
+        the compiler does not work."""
+        if len(self.of) < COMPILED or self.weights is not None:
+            return None
+        from gdatalog.cpu_ops.compiled_statistics import columns_by_group
+
+        return columns_by_group(self.of, self.size, [column[self.rows] for column in columns])
+
+    def at_places(self, keys: Array, places: Array) -> tuple[Array, Array]:
+        """The keys at each group's place in the order of its keys, and at the next one, if there is
+        one. Places count weights."""
+        by_group = self._by_group([keys])
+        if by_group is not None:
+            return by_group.at_places(places)
+        keys, counts = keys[self.rows], self.counts
+        order = order_rows((self.of, keys)) if len(keys) else np.arange(0)
+        before = np.cumsum(counts) - counts
+        last = np.maximum(counts - 1, 0)
+        wanted = [before + at for at in (places, np.minimum(places + 1, last))]
+        if self.weights is not None:
+            passed = np.cumsum(self.weights[order])
+            wanted = [np.searchsorted(passed, at, side="right") for at in wanted]
+        ordered = np.append(keys[order], 0)  # the last groups may have no rows
+        return ordered[wanted[0]], ordered[wanted[1]]
+
+
+def _floats(numbers: Numbers) -> Array:
+    keys, are_floats = numbers
+    return key_to_float(keys) if are_floats else keys.astype(np.float64)
 
 
 def quantile(
     groups: Groups, keys: Array, share: float, between: Callable[[Array, Array, Array], Array]
 ) -> Found:
     """The value at a share of each group's rows, in the order of their keys. `between`: the value
-    between those of two rows."""
-    keys, counts = keys[groups.rows], groups.counts
-    order = order_rows((groups.of, keys)) if len(keys) else np.arange(0)
-    place = share * np.maximum(counts - 1, 0)
+    between two keys."""
+    place = share * np.maximum(groups.counts - 1, 0)
     low = np.floor(place).astype(np.int64)
-    before = np.cumsum(counts) - counts
-    wanted = [before + at for at in (low, np.minimum(low + 1, np.maximum(counts - 1, 0)))]
-    if groups.weights is not None:
-        passed = np.cumsum(groups.weights[order])
-        wanted = [np.searchsorted(passed, at, side="right") for at in wanted]
-    rows = order if isinstance(groups.rows, slice) else groups.rows[order]
-    lower, upper = (np.append(rows, 0)[at] for at in wanted)
-    return between(lower, upper, place - low), counts > 0
+    return between(*groups.at_places(keys, low), place - low), groups.counts > 0
 
 
 def mode(groups: Groups, keys: Array) -> Found:
@@ -87,7 +139,7 @@ def mode(groups: Groups, keys: Array) -> Found:
     rows = np.arange(len(keys))[groups.rows]
     firsts, pairs = group_rows((groups.of, keys[rows]), len(rows))
     counts = np.bincount(pairs, groups.weights, len(firsts)).astype(np.int64)
-    found = np.zeros(len(groups.firsts), dtype=np.int64)
+    found = np.zeros(groups.size, dtype=np.int64)
     if len(firsts):
         # the best of each group is written last
         order = order_rows((groups.of[firsts], counts, ~keys[rows[firsts]]))
@@ -95,14 +147,14 @@ def mode(groups: Groups, keys: Array) -> Found:
     return found, groups.counts > 0
 
 
-def variance(groups: Groups, values: Array) -> Found:
+def variance(groups: Groups, numbers: Numbers) -> Found:
     """Of samples: divided by one less than the number of rows."""
-    (squares,) = groups.centred([values], [(0, 0)])
+    (squares,) = groups.centred([numbers], [(0, 0)])
     return squares / (groups.counts - 1), groups.counts > 1
 
 
-def correlation(groups: Groups, one: Array, other: Array) -> Found:
+def correlation(groups: Groups, one: Numbers, other: Numbers) -> Found:
     """Pearson's coefficient."""
-    both, of_one, of_other = groups.centred([one, other], [(0, 1), (0, 0), (1, 1)])
+    both, of_one, of_other = groups.centred([one, other], _PRODUCTS)
     size = np.sqrt(of_one) * np.sqrt(of_other)
     return np.clip(both / size, -1.0, 1.0), size != 0

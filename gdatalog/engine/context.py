@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gdatalog.cpu_ops.expressions import Scope
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.derived import Derived, Rows, Seeds
-from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.device import CPU, Device, function_soon
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.executors.ops import Ops
@@ -39,7 +39,7 @@ class ExecutionContext:
     `force_chunk`: how many rows a level has at once; None: as many as memory allows. `limit_sizes`:
     the number of rows at which `.limitsize` stops a relation. `later`: the GPU that plans may
     choose instead of the CPU, under `device="auto"`. `passes`: what planning does, if
-    somebody wants to see it. `compiled`: a device runs a fixpoint only if its kernels are compiled.
+    somebody wants to see it. `compiled`: a fixpoint runs only if its loops are compiled.
     """
 
     limits: Limits
@@ -55,11 +55,13 @@ class ExecutionContext:
     compiled: bool = False
 
     def waits_for(self, loops: Sequence[tuple[PrintedPlan, str]]) -> bool:
-        """Whether kernels of these loops, each with a label, would have to be compiled first. Then
-        they are compiled meanwhile."""
+        """Whether these loops, each with a label, would have to be compiled first. Then they are
+        compiled meanwhile."""
         device = self.device.accelerator
-        if not self.compiled or device is None:
+        if not self.compiled:
             return False
+        if device is None:
+            return None in [function_soon(printed, 0.0) for printed, _ in loops]
         soon = [device.loops_soon(*each) for each in loops]  # all begin to be compiled
         return not all(soon)
 
@@ -85,10 +87,10 @@ class StratumInputs:
 
     `seeds`: the rows of its own relations that no rule derives. `limit`: at most this many rows of
     its one relation are needed. `since`: what was added since its relations were `known`. `replan`
-    plans a stratum again. `made`: what planning has computed already. `unfit`: which
-    operators turned out not to fit the device. `tries`: indexes that exist already, in place of
-    relations: on a worker, those that it was sent. `placement`: of the program's strata between the
-    CPU and a GPU, if there is a choice (`placing.py`).
+    plans a stratum again. `made`: what planning has computed already. `met`: the conditions on
+    which operators gave up, or would if the call came a few times. `tries`: indexes that exist
+    already, in place of relations: on a worker, those that it was sent. `placement`: of the
+    program's strata between the CPU and a GPU, if there is a choice (`placing.py`).
     """
 
     context: ExecutionContext
@@ -101,7 +103,7 @@ class StratumInputs:
     since: Since | None = None
     made: dict[Hashable, Any] = field(default_factory=dict)
     replan: Replan | None = None
-    unfit: list[When] = field(default_factory=list)
+    met: list[When] = field(default_factory=list)
     tries: Mapping[TrieRef, Trie] = field(default_factory=dict)
     placement: Any = None
 

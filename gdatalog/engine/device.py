@@ -28,10 +28,11 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.growing_rows import GrowingRows
+    from gdatalog.gpu_ops.level_graph import PreparedLevels
     from gdatalog.gpu_ops.paged_tries import Paged
     from gdatalog.gpu_ops.rounds import DeviceRounds
     from gdatalog.gpu_ops.transfers import Slices
-    from gdatalog.gpu_ops.walk import PreparedLoops
+    from gdatalog.gpu_ops.walk import KeptByKey, PreparedLoops
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -143,6 +144,16 @@ class Accelerator(Device, Protocol):
     def prepared(self, run: LoopRun, has_run: bool) -> PreparedLoops | None:
         """Loops prepared for runs over these tries; None if they take too much memory for that.
         `has_run`: they have run over them, and are prepared if that is possible."""
+
+    def levels(self, tries: Sequence[Trie]) -> PreparedLevels:
+        """A breadth-first join that counts, whose first run over these tries is to be noted."""
+
+    @property
+    def kept_levels(self) -> KeptByKey:
+        """Such joins, by a key."""
+
+    def counts_again(self, key: object) -> PreparedLoops:
+        """The counts of levels that are prepared, and kept under this key."""
 
     def again(
         self, loops: Sequence[PreparedLoops], scope: Any, limits: Limits

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
+from gdatalog.overhead import spending
 from gdatalog.records import cached_property
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class LaterGpu:
 
     def _opened(self) -> AbstractContextManager[None]:
         if self._use is None:
-            opened = self._opening()
+            with spending("opening"):
+                opened = self._opening()
+                opened.device  # noqa: B018  # makes it
             if opened.device.name == "cpu":
                 self.why, self._use = opened.why, opened.use
                 log_device("cpu", self.why)

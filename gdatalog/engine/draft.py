@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 
@@ -21,6 +21,7 @@ from gdatalog.engine.scan_or_index import indexed, least_scanned
 from gdatalog.importing import uncollected
 from gdatalog.overhead import spending
 from gdatalog.parser.syntax import Aggregate
+from gdatalog.plan.conditions import When
 from gdatalog.plan.join_plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.checked import rule_text
@@ -38,9 +39,15 @@ class StratumDraft:
     """What operators look at to decide whether they apply to a stratum."""
 
     def __init__(
-        self, stratum: Stratum, inputs: StratumInputs, schemas: Mapping[str, Schema] | None = None
+        self,
+        stratum: Stratum,
+        inputs: StratumInputs,
+        schemas: Mapping[str, Schema] | None = None,
+        of: Stratum | None = None,
     ) -> None:
-        """`schemas`: those of relations that a rewriting has added."""
+        """`schemas`: those of relations that a rewriting has added. `of`: what the stratum was
+        before."""
+        self.of = of or stratum
         self.added = schemas or {}
         self.stratum = stratum
         self.inputs = inputs.with_schemas(self.added) if self.added else inputs
@@ -48,6 +55,13 @@ class StratumDraft:
         self._plans: dict[tuple[int, bool], RulePlan] = {}
         self._recursive: dict[int, bool] = {}
         self._optima: dict[str, Mapping[int, str]] | None = None
+
+    def met(self, conditions: Collection[When]) -> bool:
+        """Whether an earlier call over the same rows met one of these conditions, so that another
+        operator took over, or is expected to."""
+        plans, relation = self.inputs.plans, self.inputs.relation
+        params = tuple(sorted(self.context.scope.params.items()))
+        return any(plans.holds((each, params), self.of, relation) for each in conditions)
 
     def grows(self, name: str) -> bool:
         """Whether it is a relation of this stratum, and the stratum is recursive."""

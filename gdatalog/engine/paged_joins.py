@@ -137,7 +137,7 @@ def paging(
     tries: host_tries.HostTries,
     context: ExecutionContext,
     room: int,
-    cells: Schedule | str,
+    cells: Callable[[], Schedule | str],
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
     how, device = context.settings.host_indexes, context.device.accelerator

@@ -8,6 +8,7 @@ the device, and whether cells would move less.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cache, partial
 
 import numpy as np
 
@@ -54,18 +55,19 @@ def plan_placement(
     cells: InCells | None = None
     pages: InPages | None = None
     by = _by_tries(plan, known, context) if whole else _by_statistics(plan, relations, context)
-    for found, paged in by:
+    for search, paged in by:
         if paged is not None:
             pages = (pages or InPages()).with_join(paged)
-        elif isinstance(found, str):
+        elif isinstance(found := search(), str):
             return PlannedPlacement(left=found)
         else:
             cells = (cells or InCells()).with_join(found)
     return PlannedPlacement(cells, pages)
 
 
-# For each join, its cells or the reason against them; and its pages if these cost less.
-Placements = Iterator[tuple[Schedule | str, InPages | None]]
+# For each join, what searches for its cells, or gives the reason against them; and its pages if
+# these cost less.
+Placements = Iterator[tuple[Callable[[], Schedule | str], InPages | None]]
 
 
 def _by_tries(
@@ -76,9 +78,9 @@ def _by_tries(
     room = host_tries.room_for_slices(plan, context)
     for join in plan.joins:
         tries.add(join)
-        found = host_tries.scheduled(join, tries, context, room)
-        paged = paging(join, tries, context, room, found)
-        yield found, None if paged is None else paged.placement
+        cells = partial(host_tries.scheduled, join, tries, context, room)
+        paged = paging(join, tries, context, room, cells)
+        yield cells, None if paged is None else paged.placement
 
 
 def _by_statistics(
@@ -124,15 +126,15 @@ def _by_statistics(
     for join in plan.joins:
         uses = host_tries.uses_of(join, context, lambda ref: ref)
         overhead = context.thresholds.cell_bytes
-        found = schedule.CellPlanner(
-            uses, sizes, orders(join), room, overhead, host_tries.levels_of(join)
-        ).schedule()
+        levels = host_tries.levels_of(join)
+        how_cut = orders(join), room, overhead, levels, context.limits.poll
+        search = cache(schedule.CellPlanner(uses, sizes, *how_cut).schedule)
         bits = page_schedule.in_bits(join, longest, MOST_TILE_ROWS)
         paged, cost = in_pages(join, bits)
         pays = how == "pages" or (
-            how == "auto" and page_schedule.takes_pages(bits, found, cost, overhead)
+            how == "auto" and page_schedule.takes_pages(bits, search, cost, overhead)
         )
-        yield found, paged if pays else None
+        yield search, paged if pays else None
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:

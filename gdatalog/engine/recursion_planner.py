@@ -20,10 +20,10 @@ from gdatalog.engine.operators.linear import Linear, linearised
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
-from gdatalog.engine.operators.when_compiled import WhenCompiled
+from gdatalog.engine.operators.when_compiled import when_compiled
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Uncompiled, Unsuited
+from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Unsuited
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_closures import first_of
@@ -61,11 +61,10 @@ def plan_recursion(
     if _exceeds(StratumPlan(stratum, ways[0]), draft.inputs):
         return plan_recursion(stratum, inputs, counted, True)
     rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
-    params = tuple(sorted(context.scope.params.items()))
     found: Operator = Again(stratum, "device")
     for number, way in reversed([*enumerate(ways)]):
-        no_room = NoRoom((number, context.memory, counted, rows, params))
-        if not inputs.plans.holds(no_room, stratum, inputs.relation):
+        no_room = NoRoom((number, context.memory, counted, rows))
+        if not draft.met((no_room,)):
             found = WithFallback(way, (no_room,), found)
     return plan_recursion(stratum, inputs, counted, True) if isinstance(found, Again) else found
 
@@ -92,7 +91,8 @@ def _started(stratum: Stratum, inputs: StratumInputs) -> tuple[StratumDraft, Sta
     first, made = linear_rules
     (name,) = stratum.relations
     schema = first_of(inputs.schemas[name])
-    return StratumDraft(made.later, linearised(first, schema, inputs)), (first, schema)
+    later = linearised(first, schema, inputs)
+    return StratumDraft(made.later, later, of=stratum), (first, schema)
 
 
 def _after(start: Start | None, choices: Sequence[Operator]) -> Sequence[Operator]:
@@ -161,7 +161,7 @@ def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
         turns = LargeTurns(thresholds.device_from, thresholds.device_from_turn, context.memory)
         small = WithFallback(OnHost(rounds), (turns,), large)
         if marked is not None:
-            compiled = WithFallback(WhenCompiled(marked), (Uncompiled(),), small)
+            compiled = when_compiled(marked, small)
             if cost >= thresholds.compiled_rounds_from:
                 return compiled, bitmaps
             soon = LargeTurns(turns.least, 0, context.memory)  # a round of kernels costs little

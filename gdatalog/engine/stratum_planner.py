@@ -113,11 +113,12 @@ def run(
         with _temporary_files(prepared.makers, inputs.context.limits.spill):
             found = plan.root.run(prepared.root, inputs)
     finally:
-        for condition in inputs.unfit:
+        for condition in inputs.met:
             stratum = plan.stratum
             read = {atom.name for rule in stratum.rules for atom in rule.atoms}
             below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
-            inputs.plans.note(condition, stratum, below)
+            params = tuple(sorted(inputs.context.scope.params.items()))
+            inputs.plans.note((condition, params), stratum, below)
     if not isinstance(plan.root, Placed):
         inputs.context.metrics.devices.append(inputs.context.device.name)
     assert not isinstance(found, CONDITIONS), "no condition was asked for"

@@ -7,6 +7,7 @@ whose shortest list differs run in groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key
 from gdatalog.executors.level_lists import REUSED, ROOTS, SHARED, FrontierLists, Lists
@@ -14,11 +15,7 @@ from gdatalog.executors.ops import LevelKernel, Ops
 from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.join_plan import Comparison, Join, slots
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import (
-    Choice,
-    ListEntries,
-    Lookup,
-)
+from gdatalog.storage.trie import Choice, ListEntries, Lookup, Through
 
 # Runs a step (0), or what follows it (1), over all rows of a frontier; False: it cannot.
 Deeper = Callable[[int, Frontier], bool]
@@ -262,14 +259,9 @@ class FrontierExpansion(FrontierLists):
         return None if level is None else (level, sources)
 
     def _has_nodes(self, step: Join) -> bool:
-        """Whether a level's kernel itself gives the nodes of its rows, so that nothing is gathered
-        for them, and no weights."""
+        """Whether a level's kernel itself gives the nodes of its rows, and no weights."""
         tries = [self.walk.tries[part.trie] for part in step.participants]
-        if self.met is not None or any(trie.weights is not None for trie in tries):
-            return False
-        if not any(part.depth == 0 for part in step.participants):
-            return True
-        return all(places is None for places in self.roots(step)[1])
+        return self.met is None and all(trie.weights is None for trie in tries)
 
     def _tried(self, entries: int) -> None:
         self.tried += entries
@@ -371,20 +363,20 @@ class FrontierExpansion(FrontierLists):
             child.level, child.whole = step.variable, whole
             yield child
 
-    def _add_nodes(self, step: Join, child: Frontier, places: dict[int, Array]) -> None:
+    def _add_nodes(self, step: Join, child: Frontier, places: dict[int, Any]) -> None:
         """Adds the current node of each trie to the rows that were found. `places`: their positions
         in lists, by source."""
         tries, columns = self.walk.tries, child.columns
         if SHARED in places:
             assert self.met is not None
-            at, met = places[SHARED], self.met.columns
-            columns |= {key: c[at] for key, c in met.items() if isinstance(key, int)}
+            at, met = places[SHARED], self.met
+            columns |= {key: met.column(key)[at] for key in met.columns if isinstance(key, int)}
             return
         at_roots = places.pop(ROOTS, None)
         if at_roots is not None:
             roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
             for place, known in zip(roots, self.roots(step)[1], strict=True):
-                places[place] = at_roots if known is None else known[at_roots]
+                places[place] = at_roots if known is None else Through(known, (at_roots,))
         for place, part in enumerate(step.participants):
             trie = tries[part.trie]
             if place in places:
@@ -392,4 +384,6 @@ class FrontierExpansion(FrontierLists):
                     columns[part.trie] = places[place]
                 elif trie.weights is not None:
                     # In the level's own frontier, where deeper levels look it up.
-                    columns[WEIGHT] = child.weighed(self.ops, trie.weights[places[place]])
+                    at = places[place]
+                    at = at.gathered() if isinstance(at, Through) else at
+                    columns[WEIGHT] = child.weighed(self.ops, trie.weights[at])

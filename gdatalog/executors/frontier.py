@@ -35,7 +35,8 @@ class Frontier:
     most: int
     parent: Frontier | None = None
     rows: Array | None = None  # None: the parent's rows, one to one
-    columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
+    # That this frontier added: arrays, or `Through` others, gathered when they are first asked for.
+    columns: dict[Key, Any] = field(default_factory=dict)
     level: str | None = None  # the variable whose lists this frontier is
     whole: bool = True  # whether those lists are whole: no chunk cuts one
     distinct: bool = False  # whether all rows have different nodes in its columns
@@ -59,10 +60,14 @@ class Frontier:
         if self.ahead is None:
             return
         count, self.ahead = self.ahead.settled(), None
-        spare = self.most > max(KEPT_WHOLE, 4 * count)
+        spare, known = self.most > max(KEPT_WHOLE, 4 * count), dict[int, Array]()
 
-        def cut(array: Array) -> Array:
-            return array[:count].copy() if spare else array[:count]  # a copy frees the rest
+        def cut(array: Any) -> Any:
+            if isinstance(array, Through):
+                return Through(array.values, (*array.rows[:-1], cut(array.rows[-1])))
+            if id(array) not in known:  # a copy frees the rest
+                known[id(array)] = array[:count].copy() if spare else array[:count]
+            return known[id(array)]
 
         assert self.rows is not None
         self.most, self.rows = count, cut(self.rows)
@@ -80,11 +85,13 @@ class Frontier:
         """A column in the order of this frontier's rows, gathered through the parents."""
         below: list[Frontier] = []
         frontier: Frontier | None = self
-        found: Array | None = None
+        found: Any = None
         while frontier is not None:
             if frontier.ahead is not None:
                 frontier.settle()
             found = frontier.columns.get(key)
+            if isinstance(found, Through):
+                found = frontier.columns[key] = found.gathered()
             if found is None:
                 found = frontier._gathered.get(key)
             if found is not None:
@@ -97,7 +104,8 @@ class Frontier:
                 found = frontier._gathered[key] = found[frontier.rows]
         if len(below) > FAR:
             self._gathered[key] = found
-        return found
+        column: Array = found
+        return column
 
     def entries(self, key: Key) -> Array | Through:
         """A column as kernels read it, which may be ahead."""
@@ -106,10 +114,10 @@ class Frontier:
             found = frontier.columns.get(key)
             if found is None and not through and frontier.ahead is None:
                 found = frontier._gathered.get(key)
+            if isinstance(found, Through):
+                return Through(found.values, (*found.rows, *through))
             if found is not None:
                 return Through(found, tuple(through)) if through else found
-            if through and frontier.ahead is None:
-                break
             through.insert(0, frontier.rows)
             frontier = frontier.parent
         found = frontier.column(key)

@@ -16,8 +16,8 @@ from gdatalog.executors.distinct_rows import DistinctRows
 from gdatalog.executors.failures import values_of
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
-from gdatalog.plan.join_plan import Gather, Reduction, Slot
-from gdatalog.records import dataclass, field, replace
+from gdatalog.plan.join_plan import Expr, Gather, Reduction, Slot
+from gdatalog.records import cached_property, dataclass, field, replace
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.storage.table import Array
@@ -27,6 +27,7 @@ from gdatalog.values import TypeName
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.expressions import Scope
     from gdatalog.executors.frontier import FailedRows
+    from gdatalog.executors.group_table import GroupTable, Total
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
@@ -38,6 +39,8 @@ FINDING = 48  # bytes per row while its group is looked up
 MANY = 1 << 14  # rows of a chunk: fewer do not say whether most are groups of their own
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
+PLACE = 256  # bytes for each place of a table, at most, with what is made of it
+FOLDED = 1 << 19  # rows, from which compiled code aggregates them if their keys are dense
 
 
 @dataclass(eq=False)
@@ -52,7 +55,9 @@ class Gathering:
     level: int | None = None
     spilled: SpilledGroups | None = None
     width: int = 0
-    blocks: list[Columns] = field(default_factory=list)  # keys, then each spec's partial columns
+    _blocks: list[Columns] = field(default_factory=list)  # keys, then each spec's partial columns
+    table: GroupTable | None = None  # more groups
+    expected: int = 0  # about how many rows will be added, if that is known
     pending: int = 0
     settled: int = 0
     given: int = 0  # rows or partial groups added
@@ -65,6 +70,27 @@ class Gathering:
         # The distinct targets of each group, for count_distinct.
         self.sets = [DistinctRows(self.ops) for _ in self.specs]
 
+    @property
+    def blocks(self) -> list[Columns]:
+        """All groups: their keys, then each spec's partial columns."""
+        self._leave_table()
+        return self._blocks
+
+    @blocks.setter
+    def blocks(self, blocks: list[Columns]) -> None:
+        self._blocks = blocks
+
+    def _leave_table(self) -> None:
+        """Makes a block of the table's groups."""
+        if self.table is None:
+            return
+        keys, parts = self.table.partials()
+        self.table = None
+        self._blocks.append((*keys, *parts))
+        self.repeated = True
+        self.pending += len(parts[0])
+        self._charge()
+
     def add(
         self, keys: Columns, size: int, columns: Mapping[str, Array], weight: Array | None
     ) -> None:
@@ -72,6 +98,9 @@ class Gathering:
         ops, xp = self.ops, self.ops.xp
         self.width = len(keys)
         self.given += size
+        many = weight is None and max(self.expected, self.given) >= FOLDED
+        if many and self._folded(keys, size, columns):
+            return
         alone, given = self.loose, keys
         if alone:
             groups, count, self.repeated = xp.arange(size), size, True
@@ -115,21 +144,64 @@ class Gathering:
             else:
                 partial += ops.split_sums(groups, count, targets[0], weight)
                 partial.append(counted(ops.exact_sums))
-        self.blocks.append((*keys, *partial))
+        self._blocks.append((*keys, *partial))
         self._came(count)
+
+    def _folded(self, keys: Columns, size: int, columns: Mapping[str, Array]) -> bool:
+        """Aggregates the rows of a chunk in a table, with a place for each possible key. Returns
+        False, and changes nothing, if there are too many."""
+        if not (keys and size and self.totals and self.ops.on_device is None):
+            return False
+        from gdatalog.executors.group_table import group_table
+
+        totals, targets = self.totals
+        read = [self.ops.evaluate(target, columns, size, self.scope)[0] for target in targets]
+        if self.table is None or not self.table.add(keys, tuple(read)):
+            most = min(max(self.expected, self.given), self.limits.spare() // PLACE)
+            table = group_table(totals, keys, tuple(read), self.table, most)
+            if table is None:
+                return False
+            self._leave_table()
+            self.table = table
+            table.add(keys, tuple(read))
+            self._charge()
+        return True
+
+    @cached_property
+    def totals(self) -> tuple[Sequence[Total], Sequence[Expr]] | None:
+        """The aggregates as those of a table, and the targets that it reads; None if a table does
+        not have them."""
+        from gdatalog.executors.group_table import Total
+
+        totals, targets = list[Total](), list[Expr]()
+        for spec in self.specs:
+            if spec.kind == "count":
+                totals.append(Total("count"))
+                continue
+            kind, target = spec.kind, spec.targets[0]
+            if kind == "count_distinct" or target.type == "symbol":  # whose ranks may change
+                return None
+            if kind in ("sum", "mean"):
+                kind = "float" if target.type == "float" else "sum"
+            elif kind == "any_value":
+                kind = "min"
+            if target not in targets:
+                targets.append(target)
+            totals.append(Total(kind, targets.index(target)))
+        return totals, targets
 
     def add_total(self, total: int) -> None:
         """Adds so many rows to the only group. All aggregates count."""
         if total:
             self.given += 1
-            self.blocks.append(tuple(self.ops.xp.full(1, total) for _ in self.specs))
+            self._blocks.append(tuple(self.ops.xp.full(1, total) for _ in self.specs))
             self._came(1)
 
     def _came(self, count: int) -> None:
         """Counts and charges the last block's groups; merges blocks if they are many or memory
         becomes short."""
         self.pending += count
-        self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
+        self._hold(sum(int(part.nbytes) for part in self._blocks[-1]))
         if self.level is not None and self.ops.on_device is None and self._spill():
             return
         crowded = 2 * self._merging() > self.limits.spare()
@@ -191,7 +263,7 @@ class Gathering:
         for rows in self.sets:
             if rows.runs is not None:
                 rows.rows()
-        other = replace(self, blocks=list(self.blocks), spilled=None, _charged=0)
+        other = replace(self, _blocks=list(self.blocks), spilled=None, _charged=0)
         if self.spilled is not None:
             other.spilled = SpilledGroups(self.width, self.spilled.level)
             other.spilled.files = list(self.spilled.files)
@@ -207,7 +279,7 @@ class Gathering:
         self, state: tuple[Sequence[Spec], int, list[Columns], int, list[list[Columns]]]
     ) -> None:
         self.specs, self.width, self.blocks, self.given, blocks = state
-        self.sets = [DistinctRows(None) for _ in self.specs]
+        self.table, self.sets = None, [DistinctRows(None) for _ in self.specs]
         for own, given in zip(self.sets, blocks, strict=True):
             own.blocks = given
 
@@ -218,8 +290,13 @@ class Gathering:
                 mine.add(rows)
                 self._hold(sum(map(held_bytes, rows)))
         given, self.loose = self.given + other.given, self.loose or other.loose
-        for block in other.blocks:
+        for block in other._blocks:
             self.add_partials(block[: other.width], block[other.width :])
+        if other.table is not None and self.table is None:
+            self.width, self.table = other.width, other.table.copy()
+            self._charge()
+        elif other.table is not None and not (self.table and self.table.join(other.table)):
+            self.add_partials(*other.table.partials())
         self.given = given
 
     def recode(self, keys: Sequence[TypeName], recoded: Callable[[Array], Array]) -> None:
@@ -255,7 +332,7 @@ class Gathering:
     def add_partials(self, keys: Columns, parts: Sequence[Array]) -> None:
         """Adds groups that were aggregated elsewhere: their keys and partial columns."""
         self.width = len(keys)
-        self.blocks.append((*keys, *parts))
+        self._blocks.append((*keys, *parts))
         self.repeated = True
         self.given += len(parts[0])
         self._came(len(parts[0]))
@@ -275,25 +352,27 @@ class Gathering:
         return self._charged + ORDER * (self.pending + self.settled)
 
     def _merge(self) -> None:
+        if self.table is not None:
+            self._leave_table()
         with self.limits.account.working("merging groups", self._merging()):
             self._merge_blocks()
         self.repeated = False
         self.pending = 0
-        self.settled = len(self.blocks[0][-1]) if self.blocks else 0
+        self.settled = len(self._blocks[0][-1]) if self._blocks else 0
         self._charge()
 
     def _merge_blocks(self) -> None:
         ops = self.ops
-        if len(self.blocks) > 1 or (self.blocks and self.repeated):
-            merged = ops.concatenate(self.blocks)
-            self.blocks = []
+        if len(self._blocks) > 1 or (self._blocks and self.repeated):
+            merged = ops.concatenate(self._blocks)
+            self._blocks = []
             keys, parts = merged[: self.width], merged[self.width :]
             first, groups = ops.group_rows(keys, len(parts[0]))
             count = len(first)
             self.loose = self.loose and 2 * count > len(parts[0])
             if count == len(parts[0]):
                 long = ops.on_device is None and count >= LONG
-                self.blocks = [tuple(spread(lambda column: column[first], merged, long))]
+                self._blocks = [tuple(spread(lambda column: column[first], merged, long))]
                 return
             out: list[Array] = []
             at = 0
@@ -309,12 +388,12 @@ class Gathering:
                     out[-3] = out[-3] + (out[-2] >> 32)
                     out[-2] = out[-2] & 0xFFFF_FFFF
                 at += self._parts(spec)
-            self.blocks = [(*(key[first] for key in keys), *out)]
+            self._blocks = [(*(key[first] for key in keys), *out)]
 
     def merged(self) -> Columns:
         """The keys of all groups and their partial columns."""
         self._merge()
-        return self.blocks[0] if self.blocks else ()
+        return self._blocks[0] if self._blocks else ()
 
     @property
     def groups(self) -> int:
@@ -323,7 +402,8 @@ class Gathering:
 
     @property
     def nbytes(self) -> int:
-        held = sum(held_bytes(part) for block in self.blocks for part in block)
+        held = sum(held_bytes(part) for block in self._blocks for part in block)
+        held += 0 if self.table is None else self.table.nbytes
         return held + sum(rows.nbytes for rows in self.sets)
 
     def __sizeof__(self) -> int:
@@ -357,9 +437,9 @@ class Gathering:
         """
         xp = self.ops.xp
         self._merge()
-        if not self.blocks:
+        if not self._blocks:
             return (), [xp.empty(0, dtype=xp.int64) for _ in self.specs]
-        keys, parts = self.blocks[0][: self.width], list(self.blocks[0][self.width :])
+        keys, parts = self._blocks[0][: self.width], list(self._blocks[0][self.width :])
 
         def check(wrong: Array, error_of: Callable[[int, str], EvaluationError]) -> None:
             rows = self.ops.survivors(wrong)

@@ -60,6 +60,9 @@ class Sink(ABC):
     def take(self, other: Any) -> None:
         raise AssertionError(f"a {type(self).__name__} takes all rows")
 
+    def expect(self, rows: int) -> None:  # noqa: B027, other sinks need not know
+        """Says about how many rows will come."""
+
     def wanted(self, frontier: Frontier) -> Array | None:
         """Which rows may still change the result; None: all."""
         return None
@@ -414,7 +417,11 @@ class Bag(Sink):
     def apart(self, limits: Limits, ops: Ops | None = None) -> Bag:
         gathering = self.gathering
         own = Gathering(gathering.specs, ops or gathering.ops, gathering.scope, limits)
+        own.expected = gathering.expected
         return Bag(self.keys, own)
+
+    def expect(self, rows: int) -> None:
+        self.gathering.expected = rows
 
     def take(self, other: Bag) -> None:
         other.gathering.give_back()

@@ -320,6 +320,18 @@ class CupyDriver:
                 graph = stream.end_capture()
         return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
+    def recorded_apart(self, launch: Callable[[], None]) -> tuple[Callable[[], None], int]:
+        """The same of a function that makes arrays: their memory belongs to the graph. Returns the
+        bytes of it, too."""
+        pool = self._cupy.cuda.MemoryPool()
+        with self._cupy.cuda.using_allocator(pool.malloc):
+            graph = self.recorded(launch)
+
+        def again(pool: Any = pool) -> None:
+            graph()
+
+        return again, int(pool.total_bytes())
+
     def side_by_side(self, branches: Sequence[Callable[[], None]]) -> None:
         """Queues launches of which no branch waits for another, also into a graph that is being
         recorded. Later launches wait for all of them."""

@@ -15,12 +15,13 @@ from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.growing_rows import GrowingRows
 from gdatalog.gpu_ops.lanes import TILES, lanes_for
 from gdatalog.gpu_ops.launch import WHOLE, Part, Steps, finished
+from gdatalog.gpu_ops.level_graph import KeptLevels, PreparedLevels
 from gdatalog.gpu_ops.paged_tries import Paged
 from gdatalog.gpu_ops.rounds import DeviceRounds
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import PreparedLoops, Walks
+from gdatalog.gpu_ops.walk import KeptByKey, PreparedLoops, Walks
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.join_plan import RulePlan, TrieRef
@@ -126,6 +127,19 @@ class Gpu:
     def again(self, loops: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
         """The rows of prepared loops."""
         return self.walks.again(loops, scope, limits)
+
+    def levels(self, tries: Sequence[Trie]) -> PreparedLevels:
+        """A breadth-first join that counts, whose first run over these tries is to be noted."""
+        return PreparedLevels(self.walks, self.ops, tries)
+
+    @property
+    def kept_levels(self) -> KeptByKey:
+        """Such joins, by a key."""
+        return self.walks.levels
+
+    def counts_again(self, key: object) -> PreparedLoops:
+        """The counts of levels that are prepared, and kept under this key."""
+        return KeptLevels(self.walks, key)
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
         """Runs a partitioned fixpoint."""

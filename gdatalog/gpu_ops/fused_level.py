@@ -9,14 +9,16 @@ more rows; the next one goes on from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText
-from gdatalog.gpu_ops.kernels import TILE, TYPES
+from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
+from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES
 from gdatalog.gpu_ops.level_arguments import LevelArguments
+from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import (
     KEPT_WHOLE,
@@ -34,10 +36,11 @@ AT_ONCE = 1 << 32
 
 
 class UncountedRows:
-    """Rows that a kernel makes, whose number is in its `state`. `before`: those that it reads."""
+    """Rows that a kernel makes, whose number is in its `state`. `before`: those that it reads.
+    `sizes`: where that number is to be noted."""
 
-    def __init__(self, level: FusedLevel, state: Array) -> None:
-        self.level, self.state, self.before = level, state, level.ahead
+    def __init__(self, level: FusedLevel, state: Array, sizes: LevelSizes | None) -> None:
+        self.level, self.state, self.before, self.sizes = level, state, level.ahead, sizes
         self.count = -1  # unknown
 
     def settled(self) -> int:
@@ -53,9 +56,11 @@ def listed(ops: Arrays, ahead: UncountedRows | None, *arrays: Array) -> list[Any
     while ahead is not None and ahead.count < 0:
         unknown.append(ahead)
         ahead = ahead.before
-    found = ops.listed(*arrays, *(each.state[:HEAD] for each in unknown))
-    for each, (_, count, _, total) in zip(unknown, found[len(arrays) :], strict=True):
+    found = ops.read(*arrays, *(each.state[:HEAD] for each in unknown))
+    for each, (_, count, stop, total) in zip(unknown, found[len(arrays) :], strict=True):
         each.count, each.level.total, each.level.tried = count, total, total
+        if each.sizes is not None:
+            each.sizes.kept, each.sizes.stop, each.sizes.total = count, stop, total
     return found[: len(arrays)]
 
 
@@ -68,9 +73,10 @@ class LevelTexts:
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        positions: Positions,
     ) -> None:
-        self.lists = ListsText(given, choices)
-        self.level = LevelText(given, choices, others, tests)
+        self.lists = ListsText(given, choices, positions)
+        self.level = LevelText(given, choices, others, tests, positions)
         self._sources: dict[object, dict[str, str]] = {}
 
     def sources(self, way: str, types: tuple[np.dtype[Any], ...]) -> dict[str, str]:
@@ -123,14 +129,6 @@ class FusedLevel:
         choices = [self._with_room(ops, choice, rows, len(choices)) for choice in choices]
         self.ops, self.choices, self._rows, self.ahead = ops, choices, rows, ahead
         self.total, self.tried = 0, 0
-        given = LevelArguments(choices, others, tests)
-        texts = _TEXTS.get(given.shape)
-        if texts is None:
-            if len(_TEXTS) >= MOST_TEXTS:
-                _TEXTS.clear()
-            texts = _TEXTS[given.shape] = LevelTexts(given, choices, others, tests)
-        self._texts, self._values = texts, given.values
-        self._lookups = [*(choice.lookup for choice in choices), *others]
         lists = [choice.lists for choice in choices]
         self._value = np.result_type(*(one.values.dtype for one in lists))
         sizes = []
@@ -144,6 +142,20 @@ class FusedLevel:
         self.most = min(sizes, default=AT_ONCE)  # no fewer candidates than there are
         ranges = [one for one in lists if isinstance(one, ListRanges)]
         self.within: Sequence[TrieLevel] = [one.level for one in ranges if one.times == 1]
+        # Of positions in lists, and of ends of entries.
+        longest = max(len(one.values) for one in lists)
+        self._bound = self.most if ops.notes is None else ops.notes.bound(self.most)
+        self._types = ops.place_of(longest), ops.place_of(self._bound)
+        given = LevelArguments(choices, others, tests)
+        start, end = (TYPES[str(np.dtype(kind))] for kind in self._types)
+        shape = given.shape, start, end
+        texts = _TEXTS.get(shape)
+        if texts is None:
+            if len(_TEXTS) >= MOST_TEXTS:
+                _TEXTS.clear()
+            texts = _TEXTS[shape] = LevelTexts(given, choices, others, tests, (start, end))
+        self._texts, self._values = texts, given.values
+        self._lookups = [*(choice.lookup for choice in choices), *others]
         self._starts: Array = None
         self._sources: list[Array] = []
         self._cuts: Array = None  # the rows in which tiles begin
@@ -170,14 +182,25 @@ class FusedLevel:
     def _place(self, number: int) -> Any:
         return np.dtype(self.ops.place_of(len(self._lookups[number].level)))
 
+    def _sizes(self, way: str) -> tuple[LevelSizes | None, bool]:
+        """Where the sizes of the next launch are noted, and whether they are known by now."""
+        notes = self.ops.notes
+        if notes is None:
+            return None, False
+        rows = 0 if self.ahead is not None else self._rows
+        sizes = notes.next((way, self._texts), rows, self._bound)
+        if notes.replays:
+            self.most = min(self.most, sizes.total)
+        return sizes, notes.replays
+
     def _rows_of(self) -> list[Any]:
         """The first arguments of kernels: of each row the end of its entries, and the start of its
         list, among several that of the shortest; the rows in which tiles begin."""
         ops, xp, rows = self.ops, self.ops.xp, self._rows
         if self._ends is None:
-            self._starts, self._ends = xp.empty(rows, dtype=xp.int64), xp.empty(rows, xp.int64)
+            self._starts, self._ends = (xp.empty(rows, dtype=kind) for kind in self._types)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // LEVEL_TILE, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
             ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)
@@ -207,8 +230,9 @@ class FusedLevel:
         begins = xp.zeros_like(ends)
         begins[1:] = ends[:-1]
         done = xp.minimum(xp.maximum(start - begins, 0), ends - begins)
-        self._starts = self._starts + done
-        self._ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        ends = xp.cumsum(xp.where(wanted, ends - begins - done, 0))
+        start, end = self._types
+        self._starts, self._ends = (self._starts + done).astype(start), ends.astype(end)
         self._cuts = xp.zeros(1, dtype=xp.int32)
         self._cut = True
 
@@ -216,9 +240,12 @@ class FusedLevel:
         """The rows from entry `start` on, at most `room`. Waits for their number unless they may be
         `ahead`, and all have room."""
         ops, xp = self.ops, self.ops.xp
+        sizes, known = self._sizes("expand")
         most = min(self.most - start, AT_ONCE)
-        ahead = ahead and not start and most == self.most <= room
+        ahead = ahead and not start and most == self.most <= room and not known
         room = max(1, min(room, most))
+        if sizes is not None and known and not sizes.stop:
+            room = max(1, sizes.kept)
         args, text = self._rows_of(), self.texts("expand")["expand_level"]
         state = ops.state_of(most)
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
@@ -229,8 +256,14 @@ class FusedLevel:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
             self._sources.clear()
-            return FusedRows(kept[0], kept[1], places, 0, None, True, UncountedRows(self, state))
-        ((_, count, stop, self.total),) = listed(ops, self.ahead, state[:HEAD])
+            uncounted = UncountedRows(self, state, sizes)
+            return FusedRows(kept[0], kept[1], places, 0, None, True, uncounted)
+        if sizes is not None and known:
+            count, stop, self.total = sizes.kept, sizes.stop, sizes.total
+        else:
+            ((_, count, stop, self.total),) = listed(ops, self.ahead, state[:HEAD])
+            if sizes is not None:
+                sizes.kept, sizes.stop, sizes.total = count, stop, self.total
         self._known()
         if stop:
             count = room
@@ -238,7 +271,9 @@ class FusedLevel:
             stop = min(start + most, self.total)
         whole, row = not self._cut, None
         if start or stop < self.total:
-            count, stop, row, whole = self._whole_rows(kept[0], count, start, stop)
+            rows = partial(self._whole_rows, kept[0], count, start, stop)
+            notes = ops.notes
+            count, stop, row, whole = rows() if notes is None else notes.noted(rows)
         self.tried += stop - start
         if 4 * count < room and room > KEPT_WHOLE:
             kept = [array[:count].copy() for array in kept]  # a copy frees the unused rest
@@ -256,7 +291,7 @@ class FusedLevel:
         assert ends is not None
         at = xp.searchsorted(ends, xp.asarray([start, stop]), side="right")
         kept = xp.searchsorted(rows[:count], at)
-        (first, last), before, (_, left) = ops.listed(at, ends[xp.maximum(at - 1, 0)], kept)
+        (first, last), before, (_, left) = ops.read(at, ends[xp.maximum(at - 1, 0)], kept)
         begin, end = (edge if row else 0 for row, edge in zip((first, last), before, strict=True))
         if start < end < stop:
             count, stop = left, end  # the list that begins there comes with the next rows
@@ -265,24 +300,35 @@ class FusedLevel:
 
     def counts(self) -> Array:
         """How many entries of each row remain. Waits for the number of candidates."""
-        found = self.ops.xp.zeros(self._rows + 1, dtype=self.ops.xp.int64)
+        found = self.ops.cleared(self._rows + 1)
         self._count("counts", found, found[self._rows :])
         return found[: self._rows]
 
     def count(self) -> int:
         """How many entries remain. Waits for it."""
-        found = self.ops.xp.zeros(2, dtype=self.ops.xp.int64)
-        return int(self._count("count", found, found)[0])
+        found = self.ops.cleared(2)
+        if self.ops.notes is not None and self.ops.notes.replays:
+            self.ops.notes.counts.append(found)
+        return self._count("count", found, found)
 
-    def _count(self, way: str, counts: Array, told: Array) -> list[int]:
-        """Counts entries, and returns what is `told` in the end: last, how many there are."""
+    def _count(self, way: str, counts: Array, told: Array) -> int:
+        """Counts entries, and returns the first that is `told` in the end: last, how many
+        candidates there are."""
+        sizes, known = self._sizes(way)
         args, text = self._rows_of(), self.texts(way)["count_level"]
         most, start = min(self.most, AT_ONCE), 0
         while True:
             these = [*args, counts, start, most, *self._size]
             self.ops.kernels.launch(text, "count_level", {}, most, these)
-            (found,) = listed(self.ops, self.ahead, told)
-            self.total, start = found[-1], start + most
+            start += most
+            if sizes is not None and known:
+                first, self.total = sizes.kept, sizes.total
+            else:
+                (found,) = listed(self.ops, self.ahead, told)
+                first, self.total = found[0], found[-1]
             if start >= self.total:
-                self.tried = self.total
-                return [*found]
+                break
+        self.tried = self.total
+        if sizes is not None:
+            sizes.kept, sizes.total = first, self.total
+        return int(first)

@@ -13,7 +13,10 @@ from gdatalog.gpu_ops.kernels import text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
-_SORTED = '#include "sorted.cuh"\n'
+_NEAR = {
+    "look_up_sorted": '#include "sorted.cuh"\n',
+    "look_up_pairs": '#include "sorted_pairs.cuh"\n',
+}
 STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 
@@ -27,19 +30,36 @@ class Searches(ExpressionOperations):
     def find(self, level: TrieLevel, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
         place = self.place_of(len(level))
-        if level.dense_index() is None and len(values):
-            values, found = self.xp.ascontiguousarray(values), self.xp.empty(len(values), place)
-            kinds = zip(("PLACE", "VALUE", "KEY"), (found, level.values, values), strict=True)
-            types = {name: type_of(array) for name, array in kinds}
-            if self.kernels.soon(text_of(types, _SORTED), "look_up_sorted"):
-                args = [found, level.values, values, len(level), len(values)]
-                self.kernels.launch(_SORTED, "look_up_sorted", types, len(values), args)
+        if level.dense_index() is None:
+            found = self._near("look_up_sorted", level, values, place, None)
+            if found is not None:
                 return found
         return self._searched(level, None, values, place, None)
 
     def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
         """Positions of values in their parents' lists, -1 if absent."""
-        return self._searched(level, parents, values, self.place_of(len(level)), None)
+        place = self.place_of(len(level))
+        found = self._near("look_up_pairs", level, values, place, parents)
+        return self._searched(level, parents, values, place, None) if found is None else found
+
+    def _near(
+        self, name: str, level: TrieLevel, values: Array, place: Any, parents: Array | None
+    ) -> Array | None:
+        """Looks values up in lists that blocks take into shared memory; None while that kernel is
+        compiled."""
+        if not len(values):
+            return None
+        xp = self.xp
+        found, sought = xp.empty(len(values), place), xp.ascontiguousarray(values)
+        arrays = {"PLACE": found, "VALUE": level.values, "KEY": sought}
+        if parents is not None:
+            arrays |= {"OFFSET": level.offsets, "PARENT": xp.ascontiguousarray(parents)}
+        types, text = {name: type_of(array) for name, array in arrays.items()}, _NEAR[name]
+        if not self.kernels.soon(text_of(types, text), name):
+            return None
+        sizes = [len(level)] * (parents is None) + [len(values)]
+        self.kernels.launch(text, name, types, len(values), [*arrays.values(), *sizes])
+        return found
 
     def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
         """Where each value would stand in its parent's list; after an equal one if
@@ -80,6 +100,8 @@ class Intersections(Searches):
         ready = [self.kernels.soon(text, name) for name, text in level.texts(way).items()]
         if all(ready) or STEP_BYTES * min(level.most, chunk) > self.driver.free_memory() // 4:
             return level
+        if self.notes is not None:
+            self.notes.spoil()
         return None
 
     def intersect_lists(

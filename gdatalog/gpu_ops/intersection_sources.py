@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -19,6 +19,9 @@ from gdatalog.storage.trie import (
     TrieLevel,
     ValueTests,
 )
+
+HELD_LISTS = 2  # in which values are looked up first: blocks note where those of rows are
+Positions = tuple[str, str]  # the types of where a row's list starts, and of ends of entries
 
 
 class GivenArrays:
@@ -73,7 +76,9 @@ class ListsText(GivenArrays):
     """The source of the kernel that finds each row's lists, chooses the shortest of several, and
     sums their lengths up."""
 
-    def __init__(self, given: LevelArguments, choices: Sequence[Choice]) -> None:
+    def __init__(
+        self, given: LevelArguments, choices: Sequence[Choice], positions: Positions
+    ) -> None:
         super().__init__(given)
         finds = [self._find(choice.lists) for choice in choices]
         self._given = None
@@ -93,36 +98,35 @@ class ListsText(GivenArrays):
         self.text = "\n".join(
             [
                 '#include "search.cuh"',
-                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY(i64) starts, {sources}",
-                "    ARRAY(i64) ends, ARRAY(i32) cuts, i64 known, ARRAY(i64) state, i64 most,",
-                "    ARRAY(const i64) ahead) {",
+                f"KERNEL(lists_of_rows)({', '.join(self.params)}, ARRAY({positions[0]}) starts,",
+                f"    {sources}ARRAY({positions[1]}) ends, ARRAY(i32) cuts, i64 known,",
+                "    ARRAY(i64) state, i64 most, ARRAY(const i64) ahead) {",
                 "    const i64 size = rows_of_level(most, ahead);",
                 "    const i64 tiles = (size + TILE - 1) / TILE;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
-                "        const i64 first = tile * TILE + thread_of_block();",
                 "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = first + i * THREADS;",
+                "            const i64 at = tile * TILE + place_in_tile(i);",
                 "            sums[i] = 0;",
                 "            if (at >= size) continue;",
                 "            i64 start;",
                 *["            int source = 0;"] * more,
                 *(f"            {line}" for line in lines),
-                "            starts[at] = start;",
+                f"            starts[at] = ({positions[0]})start;",
                 *["            sources[at] = (u8)source;"] * more,
                 "        }",
                 "        for (int i = 0; i < EACH; i++) lengths[i] = sums[i];",
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = first + i * THREADS, begin = sums[i] - lengths[i];",
+                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 begin = sums[i] - lengths[i];",
                 "            if (at >= size) continue;",
-                "            ends[at] = sums[i];",
-                "            for (i64 cut = (begin + TILE - 1) / TILE; cut < known; cut++) {",
-                "                if (cut * TILE >= sums[i]) break;",
+                f"            ends[at] = ({positions[1]})sums[i];",
+                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
+                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
-                "            }",
                 "        }",
                 "    }",
                 "}\n",
@@ -176,11 +180,16 @@ class LevelText(GivenArrays):
         choices: Sequence[Choice],
         others: Sequence[Lookup],
         tests: ValueTests,
+        positions: Positions,
     ) -> None:
         super().__init__(given)
+        self._positions = positions
         self.places: list[int] = []
         self.looks: list[str] = []
-        self._many = len(choices) > 1
+        self._held: list[str] = []  # what is found out once for a row of a tile
+        self._lists = len(choices) - 1  # in which values are looked up
+        self._many = self._lists > 0
+        self._whole = not (self._many or others or tests)  # all entries remain
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
@@ -209,34 +218,38 @@ class LevelText(GivenArrays):
 
     def _in_choice(self, number: int, low: Choice, high: Choice) -> None:
         """Looks a value up in one more of its row's choices: the next that is not its own."""
-        at = f"place{number}"
-        self.looks.append(f"i64 low{number}, high{number}, {at};")
-        self.looks.append(f"const bool later{number} = source <= {number};")
-        finds = []
-        for when, choice in ((f"if (later{number})", high), ("else", low)):
-            self.looks += [f"{when} {{", *self._list_of(number, choice), "}"]
-            values = self.array(choice.lookup.level.values)
-            finds.append(f"{at} = find({values}, low{number}, high{number}, key);")
-        if finds[0] == finds[1]:
-            self.looks.append(finds[0])
+        at, later = f"place{number}", f"source <= {number}"
+        lists = [f"if ({later}) {{", *self._list_of(high), "} else {", *self._list_of(low), "}"]
+        if number < HELD_LISTS:
+            self._held += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
+            self._held += [f"    lows{number}[near] = low, highs{number}[near] = high;", "}"]
+            self.looks.append(f"const i64 low{number} = lows{number}[near];")
+            self.looks.append(f"const i64 high{number} = highs{number}[near];")
         else:
-            self.looks += [f"if (later{number})", f"    {finds[0]}", "else", f"    {finds[1]}"]
-        self.looks.append(f"if ({at} < 0) continue;")
+            self.looks.append(f"i64 low{number}, high{number};")
+            self.looks += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
+            self.looks += [f"    low{number} = low, high{number} = high;", "}"]
+        finds = []
+        for choice in (high, low):
+            values = self.array(choice.lookup.level.values)
+            finds.append(f"find({values}, low{number}, high{number}, key)")
+        find = finds[0] if finds[0] == finds[1] else f"{later} ? {finds[0]} : {finds[1]}"
+        self.looks += [f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
         for when, which, choice in (("", number + 1, high), ("!", number, low)):
             if choice.lookup.wanted:
-                self.looks.append(f"if ({when}later{number}) at{which}[i] = {at};")
+                self.looks.append(f"if ({when}({later})) at{which}[i] = {at};")
 
-    def _list_of(self, number: int, choice: Choice) -> list[str]:
-        """The lines that find the row's list of a choice."""
+    def _list_of(self, choice: Choice) -> list[str]:
+        """The lines that find the list of a choice of the row `r`."""
         lists, lookup = choice.lists, choice.lookup
         if isinstance(lists, ListRuns):
             assert lists.lows is not None and lists.highs is not None
             lows, highs = self.array(lists.lows), self.array(lists.highs)
-            return [f"    low{number} = {lows}[r], high{number} = {highs}[r];"]
+            return [f"    low = {lows}[r], high = {highs}[r];"]
         offsets, parent = self.array(lookup.level.offsets), self.entry(lookup.parents, "r")
         return [
             f"    const i64 parent = {parent};",
-            f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
+            f"    low = {offsets}[parent], high = {offsets}[parent + 1];",
         ]
 
     def _in_root(self, number: int, lookup: Lookup) -> None:
@@ -253,33 +266,25 @@ class LevelText(GivenArrays):
         outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
         held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
+        to = "begin - from + place_in_tile(i)" if self._whole else "to[i]"
         lines = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
-            "    if (thread_of_grid() == 0) state[3] = total;",
-            "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+            *(_ALL_KEPT if self._whole else _TAKEN_TILES),
             *_TILE,
-            "        bool keep[EACH];",
-            f"        i32 row[EACH]; {value} value[EACH]; i64 to[EACH]; {' '.join(held)}",
-            "#pragma unroll",
-            "        for (int i = 0; i < EACH; i++) {",
-            "            keep[i] = false;",
-            *(f"            {line}" for line in (*_ENTRY, *self._looks(True))),
-            "            row[i] = (i32)r;",
-            f"            value[i] = ({value})key;",
-            "            keep[i] = true;",
-            "        }",
-            "        places_of_kept(keep, to, state, tile, tiles);",
+            f"        i32 row[EACH]; {value} value[EACH]; bool keep[EACH]; {' '.join(held)}",
+            "        for (int i = 0; i < EACH; i++) keep[i] = false;",
+            *self._each_entry(
+                True, ("row[i] = (i32)r;", f"value[i] = ({value})key;", "keep[i] = true;")
+            ),
+            *(() if self._whole else _PLACES),
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
             "            if (!keep[i]) continue;",
-            "            if (to[i] >= room) {  // the next launch begins with the first of these",
-            "                const i64 entry = begin + i * THREADS + thread_of_block();",
-            "                if (to[i] == room) store_relaxed(state, 2, entry);",
-            "                continue;",
-            "            }",
-            "            rows_out[to[i]] = row[i];",
-            "            values_out[to[i]] = value[i];",
-            *(f"            out{n}[to[i]] = at{n}[i];" for n in self.places),
+            f"            const i64 at = {to};",
+            *(() if self._whole else _NO_ROOM),
+            "            rows_out[at] = row[i];",
+            "            values_out[at] = value[i];",
+            *(f"            out{n}[at] = at{n}[i];" for n in self.places),
             "        }",
             "    }",
             "}",
@@ -293,12 +298,9 @@ class LevelText(GivenArrays):
             *self._begin("count_level", ["ARRAY(i64) counts"]),
             f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
-            "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
+            *_TILES,
             *_TILE,
-            "        for (int i = 0; i < EACH; i++) {",
-            *(f"            {line}" for line in (*_ENTRY, *self._looks(False))),
-            "            atomic_add(counts, r, 1);" if by_row else "            found++;",
-            "        }",
+            *self._each_entry(False, ("atomic_add(counts, r, 1);" if by_row else "found++;",)),
             "    }",
         ]
         if not by_row:
@@ -309,47 +311,107 @@ class LevelText(GivenArrays):
             ]
         return "\n".join([*lines, "}"]) + "\n"
 
-    def _looks(self, placed: bool) -> list[str]:
-        """The lines that look a value up, with or without its places."""
+    def _each_entry(self, placed: bool, kept: Sequence[str]) -> list[str]:
+        """The lines that look each value of a tile up, with or without its places, and what becomes
+        of one that remains."""
         looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
-        return ["const int source = sources[r];", *looks] if self._many else looks
+        source = ["const int source = sources[r];"] * self._many
+        rows = []
+        if self._held:
+            rows = [
+                "for (int near = thread_of_block(); near < held; near += THREADS) {",
+                "    const i64 r = first + near;",
+                *(f"    {line}" for line in (*source, *self._held)),
+                "}",
+                "block_sync();",
+            ]
+        return [
+            *_ROWS,
+            *(f"            {line}" for line in rows),
+            *_ENTRY,
+            *(f"                {line}" for line in (*source, *looks, *kept)),
+            *_ROWS_END,
+        ]
 
     def _begin(self, name: str, outs: Sequence[str], room: str = "") -> list[str]:
-        params = ["ARRAY(const i64) ends", "ARRAY(const i32) cuts", "i64 known"]
-        params.append("ARRAY(const i64) starts")
+        start, end = self._positions
+        params = [f"ARRAY(const {end}) ends", "ARRAY(const i32) cuts", "i64 known"]
+        params.append(f"ARRAY(const {start}) starts")
         params += ["ARRAY(const u8) sources"] * self._many
         return [
+            f"#define EACH {LEVEL_EACH}",
             '#include "search.cuh"',
             '#include "tile.cuh"',
-            f"KERNEL_OF_BLOCKS(6, {name})({', '.join([*params, *self.params, *outs])},",
+            f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})(",
+            f"    {', '.join([*params, *self.params, *outs])},",
             f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
-            "    SHARED(i32, bounds, TILE);",
-            "    SHARED(i64, origins, TILE);",
+            "    SHARED(i32, bounds, HELD);",
+            f"    SHARED({start}, origins, HELD);",
+            *(
+                f"    SHARED({start}, {name}{number}, HELD);"
+                for number in range(min(self._lists, HELD_LISTS))
+                for name in ("lows", "highs")
+            ),
             "    const i64 rows = rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
-            "    const i64 stop = total - from < most ? total : from + most;",
-            "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+            "    i64 stop = total - from < most ? total : from + most;",
         ]
 
 
-# Takes a tile's rows.
+# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
+# of earlier tiles.
+_TILES = (
+    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
+)
+_TAKEN_TILES = (
+    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    if (thread_of_grid() == 0) state[3] = total;",
+    "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+)
+# If all entries remain, their places are known.
+_ALL_KEPT = (
+    "    if (thread_of_grid() == 0) {",
+    "        state[1] = stop - from, state[3] = total;",
+    "        if (stop - from > room) state[2] = from + room;",
+    "    }",
+    "    if (stop - from > room) stop = from + room;",
+    *_TILES,
+)
+# Else they follow those that blocks of earlier tiles keep.
+_PLACES = ("        i64 to[EACH];", "        places_of_kept(keep, to, state, tile, tiles);")
+_NO_ROOM = (
+    "            if (at >= room) {  // the next launch begins with the first of these",
+    "                if (at == room) store_relaxed(state, 2, begin + place_in_tile(i));",
+    "                continue;",
+    "            }",
+)
 _TILE = (
     "        const i64 begin = from + tile * TILE;",
     "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        const i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
-    "        const int held = ",
-    "            rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
+    "        i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
+)
+# Takes a tile's rows, so many at a time as there is shared memory for.
+_ROWS = (
+    "        for (int done = 0; begin + done < end;) {",
+    "            const int held = ",
+    "                rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
 )
 # Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "const int own = i * THREADS + thread_of_block();",
-    "if (begin + own >= end) continue;",
-    "const int near = row_in_tile(bounds, held, own);",
-    "i64 r = first + near, position;",
-    "if (near < held) {",
-    "    position = origins[near] + own;",
-    "} else {  // empty rows have filled the shared memory",
-    "    r = upper(ends, r, rows, begin + own);",
-    "    position = starts[r] + begin + own - ends[r - 1];",
-    "}",
+    "            const int covered = bounds[held - 1];",
+    "            int near = 0;  // the row of the entry before",
+    "#pragma unroll",
+    "            for (int i = 0; i < EACH; i++) {",
+    "                const int own = place_in_tile(i);",
+    "                if (own < done || own >= covered) continue;",
+    "                near = row_in_tile(bounds, near, held, own);",
+    "                const i64 r = first + near, position = origins[near] + own;",
+)
+_ROWS_END = (
+    "            }",
+    "            if (begin + covered < end)",
+    "                first = row_by_block(ends, first + held, rows, begin + covered);",
+    "            done = covered;",
+    "        }",
 )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 THREADS = 256  # of a block, as in search.cuh
 EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
+LEVEL_EACH = 8  # the same in a level's kernels, which read more of an entry
+LEVEL_TILE = LEVEL_EACH * THREADS
+LEVEL_BLOCKS = 5  # of these kernels, at least, that a multiprocessor has registers for
 TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
@@ -68,6 +71,11 @@ class Kernels:
         self._coming[key] = begun(compile)
         return False
 
+    def settle(self) -> None:
+        """Waits for what other threads compile."""
+        for task in [*self._coming.values()]:
+            task.wait()
+
     def kernel(self, text: str, name: str) -> CupyKernel:
         """The kernel of a source with its types."""
         if (text, name) in self._coming:
@@ -97,5 +105,5 @@ class Kernels:
 def _settle(kernels: ref[Kernels]) -> None:
     """Waits for what is being compiled when the process ends, which would crash the compiler."""
     found = kernels()
-    for task in [] if found is None else [*found._coming.values()]:
-        task.wait()
+    if found is not None:
+        found.settle()

@@ -10,7 +10,8 @@ are sorted column by column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
+from gdatalog.gpu_ops.level_notes import LevelNotes
 from gdatalog.overhead import spending
 from gdatalog.records import cached_property
 from gdatalog.storage.row_ops import DeviceRows
@@ -35,12 +37,20 @@ RUN = 32  # words of a bitmap, as in rows.cuh
 
 class Arrays:
     """Array operations. `xp` is the device's array module; the driver compiles and launches
-    kernels."""
+    kernels. `notes`: of the sizes of levels, if this is for a run that notes them."""
+
+    notes: LevelNotes | None = None
 
     def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self.xp: Any = driver.xp
         self.kernels = Kernels(driver)
+
+    def noting(self, notes: LevelNotes) -> Self:
+        """The same operations, of a run that notes the sizes of its levels, or has noted them."""
+        found = copy(self)
+        found.notes = notes
+        return found
 
     @cached_property
     def nothing(self) -> Array:
@@ -55,6 +65,12 @@ class Arrays:
         return [one[0] if isinstance(one, list) else one for one in found]
 
     def listed(self, *arrays: Array) -> list[Any]:
+        """The entries of short arrays, in one round trip, of which nothing is noted."""
+        if self.notes is not None:
+            self.notes.spoil()
+        return self.read(*arrays)
+
+    def read(self, *arrays: Array) -> list[Any]:
         """The entries of short arrays, in one round trip."""
         reading = self.driver.reading(arrays)
         return [found.tolist() for found in self.driver.wait(lambda: None, None, (), 0, reading)]
@@ -81,7 +97,18 @@ class Arrays:
 
     def state_of(self, size: int) -> Array:
         """The initial state of sums over the tiles of `size` entries (search.cuh)."""
-        return self.xp.zeros(HEAD + -(-size // TILE), dtype=self.xp.int64)
+        return self.cleared(HEAD + -(-size // TILE))
+
+    def cleared(self, words: int) -> Array:
+        """So many zeros."""
+        found = None if self.notes is None else self.notes.cleared(words)
+        return self.zeros(words) if found is None else found
+
+    def zeros(self, words: int) -> Array:
+        """The same, cleared behind the kernels that are queued, also in a graph."""
+        found = self.xp.empty(words, dtype=self.xp.int64)
+        self.driver.clear(found)
+        return found
 
     def counts_of_marks(self, marks: Array) -> Array:
         """The number of set bits in each run of `RUN` words of a bitmap."""

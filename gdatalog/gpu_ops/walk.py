@@ -32,8 +32,9 @@ MOST_KERNELS = 256
 COMPILERS = 8  # most threads that compile kernels before they are needed
 # Launches that are kept: how many, and the most bytes of their buffers; of one a quarter of them.
 MOST_LAUNCHES, KEPT_BYTES = 32, 1 << 30
-# The same of fixpoints: how many; all take at most one part of so many of the free memory.
-MOST_FIXPOINTS, KEPT_SHARE = 16, 8
+# The same of fixpoints, and of counts of levels: how many; all take at most one part of so many of
+# the free memory.
+MOST_RUNS, KEPT_SHARE = 16, 8
 
 
 class PreparedLoops(Protocol):
@@ -77,8 +78,8 @@ class KeptLaunch:
         self._walks.keep(self._printed, launch)
 
 
-class KeptFixpoints:
-    """The fixpoints that are prepared on one device, for queries that run them again."""
+class KeptByKey:
+    """What is prepared on one device for queries that run again: fixpoints, or counts of levels."""
 
     def __init__(self, driver: CupyDriver) -> None:
         self._driver = driver
@@ -91,10 +92,10 @@ class KeptFixpoints:
         return self._driver.free_memory() // KEPT_SHARE
 
     def keep(self, key: object, found: Any) -> None:
-        """Keeps a fixpoint; those that were used least recently make room."""
+        """Keeps a run; those that were used least recently make room."""
         kept, sizes = self._kept, self._sizes
         kept[key], sizes[key] = found, found.nbytes
-        while len(kept) > MOST_FIXPOINTS or sum(map(sizes.__getitem__, kept)) > self._most:
+        while len(kept) > MOST_RUNS or sum(map(sizes.__getitem__, kept)) > self._most:
             kept.pop(next(iter(kept))).leave()
 
     def take(self, key: object) -> Any | None:
@@ -117,7 +118,7 @@ class Walks:
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._launches: dict[int, Launch] = {}  # by the id of the printed plan
         self._launch_bytes = 0  # of their buffers
-        self.fixpoints = KeptFixpoints(driver)
+        self.fixpoints, self.levels = KeptByKey(driver), KeptByKey(driver)
         indexes.dropping = self.drop_launches
         self._compilers: ThreadPoolExecutor | None = None
         self._coming: dict[str, Future[CupyKernel]] = {}  # kernels by their source
@@ -256,12 +257,10 @@ class Walks:
         self._taken(printed)
         return True
 
-    def again(
-        self, kept: Sequence[KeptLaunch], scope: Any, limits: Limits
-    ) -> list[list[Block]] | None:
-        """The rows of launches, which are queued together, on the host if they are few; None if
-        one is gone, or has no room."""
-        taken: list[Launch] = []
+    def again(self, kept: Sequence[Any], scope: Any, limits: Limits) -> list[list[Block]] | None:
+        """The rows of launches (`KeptLaunch`, `KeptLevels`), which are queued together, on the host
+        if they are few; None if one is gone, or has no room."""
+        taken: list[Any] = []
         for each in kept:
             launch = each.taken(scope, limits)
             if launch is None:
@@ -280,6 +279,7 @@ class Walks:
         self._launches.clear()
         self._launch_bytes = 0
         self.fixpoints.clear()
+        self.levels.clear()
 
     def forget(self) -> None:
         """Frees kernels and arrays."""

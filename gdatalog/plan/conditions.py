@@ -38,7 +38,7 @@ class SmallRounds:
         return rounds >= self.count and rows < rounds * self.rows
 
     def __str__(self) -> str:
-        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+        return f"after {self.count:,} small rounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class Unsuited:
 
 @dataclass(frozen=True, slots=True)
 class Uncompiled:
-    """The device's kernels are not compiled yet; they are compiled meanwhile."""
+    """Kernels or loops are not compiled yet; they are compiled meanwhile."""
 
     def __str__(self) -> str:
-        return "until its kernels are compiled"
+        return "until that is compiled"
 
 
 When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited | Uncompiled

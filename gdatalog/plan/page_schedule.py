@@ -136,16 +136,22 @@ class PagePlacement:
     cost: float
 
 
-def takes_pages(bits: Collection[str], cells: Schedule | str, cost: float, overhead: int) -> bool:
+def takes_pages(
+    bits: Collection[str], cells: Callable[[], Schedule | str], cost: float, overhead: int
+) -> bool:
     """Whether reading in place at this cost, in bytes, is expected to be cheaper than cells with
-    this `overhead` each; or whether there are no cells.
+    this `overhead` each; or whether there are no cells. They are not searched for if already one
+    would cost more.
 
     Cells that cut a recoded variable cannot use rows of bits, which makes the work several times
     larger.
     """
-    if isinstance(cells, str) or not cells.ranges.keys().isdisjoint(bits):
+    if cost < overhead:
         return True
-    return cost < cells.cost(overhead)
+    found = cells()
+    if isinstance(found, str) or not found.ranges.keys().isdisjoint(bits):
+        return True
+    return cost < found.cost(overhead)
 
 
 def in_bits(join: JoinPlan, longest: Callable[[TrieRef, int], int], most: int) -> set[str]:

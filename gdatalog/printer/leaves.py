@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from gdatalog.plan.join_plan import Expr, Gather, Reduction, Slot
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.values import NULL
 
 
 class WitnessLeaf(Leaf):
@@ -247,7 +248,10 @@ class Accumulators:
         text.line(f"{value} = {key}")
         if spec.targets[0].type == "symbol":
             rank = text.name("s")
-            text.line(f"{rank} = {nest.expressions.rank(value)}")
+            ranked = nest.expressions.rank(value)
+            if spec.kind != "max":  # a null is greater than all texts
+                ranked = f"{ranked} if {value} != {NULL} else {NULL}"
+            text.line(f"{rank} = {ranked}")
             with text.block(f"if {self.count} == 0 or {rank} {op} {name}r"):
                 text.line(f"{name}, {name}r = {value}, {rank}")
         else:

@@ -363,6 +363,7 @@ def _apart(costs: Costs) -> list[str]:
         "planning": costs.planning,
         "compiling": costs.compiling,
         "making indexes": costs.indexing,
+        "opening the GPU": costs.opening,
     }
     texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE]
     if costs.moved or costs.moving:

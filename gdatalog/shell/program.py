@@ -151,7 +151,11 @@ def run_job(
             seconds = perf_counter() - started
             if options.timing:
                 spent = time_spent() - before
-                parts = {"loading": spent.loading, "writing": spent.writing}
+                parts = {
+                    "loading": spent.loading,
+                    "writing": spent.writing,
+                    "opening the GPU": spent.opening,
+                }
                 shares = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
                 say(f"total: {seconds:.3f} s{', of it ' if shares else ''}{', '.join(shares)}")
             if reports is not None:

@@ -91,6 +91,7 @@ def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
         "compile": costs.compiling,
         "index": costs.indexing,
         "copy": costs.moving,
+        "open the GPU": costs.opening,
     }
     parts["run"] = max(0.0, whole - sum(parts.values()))
     say(", ".join(f"{what} {seconds:.3f} s" for what, seconds in parts.items() if seconds))

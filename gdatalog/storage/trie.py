@@ -20,11 +20,15 @@ import numpy as np
 from gdatalog import cancellation
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.records import cached_property
+from gdatalog.storage.hashed_values import find_hashed, hash_table
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 PAIRING = 24  # bytes of memory to pack an entry
+# Values that are sought in a root's list, from which it is hashed: so many, and this share of the
+# list's length.
+SOUGHT, SHARE = 1 << 18, 8
 KEPT_WHOLE = 1 << 18  # entries of a level's array that is kept whole if few of them are used
 
 # 33 bits for a value of 32 bits, so that bounds just outside of these have a code, too.
@@ -53,6 +57,8 @@ class TrieLevel:
         self._index: tuple[int, Array] | None = None
         self._span: tuple[int, int] | None = None
         self._pairs: Array | None = None
+        self._sought = 0  # values, in the root's list
+        self._table: Array | None = None
         # Of a graph's edges in both directions: the entries whose value is less, as reversed edges
         # are sorted (`loop_tables.py`).
         self.turned: Array | None = None
@@ -183,10 +189,20 @@ class TrieLevel:
                 at = xp.where(inside, index[xp.where(inside, at, 0)], xp.int32(-1))
                 return at
             return index[at]
+        if xp is np and (table := self._hashed(len(values))) is not None:
+            return find_hashed(table, self.values, values)
         at = xp.searchsorted(self.values, values)
         at[at == len(self.values)] = 0
         at[self.values[at] != values] = -1
         return at
+
+    def _hashed(self, count: int) -> Array | None:
+        """A hash table of the root's list, if many values have been sought, with the next
+        `count`."""
+        self._sought += count
+        if self._table is None and self._sought >= max(SOUGHT, len(self) // SHARE):
+            self._table = _in_files_if_large(hash_table(self.values))
+        return self._table if self._table is not None and len(self._table) else None
 
     # ----------------------------------------------------------------- any level: many lists
 
@@ -286,6 +302,12 @@ class Through(NamedTuple):
 
     values: Array
     rows: tuple[Array, ...]
+
+    def gathered(self) -> Array:
+        found = self.rows[-1]
+        for rows in reversed(self.rows[:-1]):
+            found = rows[found]
+        return self.values[found]
 
 
 # Comparisons of values with a column of their rows: (operator, column).

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.errors import DeviceError
 from tests.cuda_host import cupy_names
 
 
@@ -24,6 +25,7 @@ class Counter:
     def __init__(self) -> None:
         self.synchronisations = 0
         self.uploads = 0
+        self.recording = 0  # graphs at present
 
     def reset(self) -> None:
         self.synchronisations = self.uploads = 0
@@ -53,6 +55,8 @@ def working_on(number: int) -> Iterator[None]:
 
 
 def waits() -> None:
+    if COUNTER.recording:
+        raise DeviceError("cudaErrorStreamCaptureUnsupported")
     COUNTER.synchronisations += 1
 
 

@@ -20,7 +20,7 @@ from gdatalog.gpu_ops.copies import NoMemory
 from gdatalog.gpu_ops.cupy_kernel import Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
 from tests.cuda_host import compiler, pages
-from tests.cuda_host.arrays import CURRENT, ndarray, waits, working_on
+from tests.cuda_host.arrays import COUNTER, CURRENT, ndarray, waits, working_on
 from tests.cuda_host.stand_in import own_module, xp
 
 _KERNEL = re.compile(r"\bKERNEL(?:_OF_BLOCKS\(\d+,|\()\s*(\w+)\s*\)\s*\(")
@@ -469,14 +469,22 @@ class HostDriver:
         """A graph has the arguments that launches had when it was made."""
         self.recordings += 1
         held, self.pending, polls, self.polls = self.pending, [], self.polls, 1
-        launch()
-        runs, self.pending, self.polls = self.pending, held, polls
+        COUNTER.recording += 1
+        try:
+            launch()
+        finally:
+            COUNTER.recording -= 1
+            runs, self.pending, self.polls = self.pending, held, polls
 
         def again() -> None:
             for run in runs:
                 self.queue(lambda poll, run=run: run(poll))  # each is one of its own
 
         return again
+
+    def recorded_apart(self, launch: Callable[[], None]) -> tuple[Callable[[], None], int]:
+        """The launches hold the arrays."""
+        return self.recorded(launch), 0
 
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
         if not self.loops:

@@ -43,11 +43,36 @@ def enter_codes(table: Array, codes: Array, queue: Array) -> None:
     if at(queue, REHASH) == 0:
         return
     put(queue, REHASH, 0)
-    for number in range(at(queue, KNOWN)):
+    _place(table, codes, at(queue, KNOWN))
+
+
+@inlined
+def _place(table: Array, codes: Array, count: Scalar) -> None:
+    """Enters the first codes into an empty table."""
+    for number in range(count):
         place = _place_of(table, at(codes, number))
         while at(table, place) != NONE:
             place = (place + 1) & (len(table) - 1)
         put(table, place, number)
+
+
+@part
+def place_codes(table: Array, codes: Array) -> None:
+    """Enters codes, whose numbers are their places in the array, into an empty table."""
+    _place(table, codes, len(codes))
+
+
+@part
+def find_codes(table: Array, codes: Array, wanted: Array, numbers: Array) -> None:
+    """The numbers of codes, -1 if they have none."""
+    for i in range(len(wanted)):
+        code = at(wanted, i)
+        place = _place_of(table, code)
+        number = np.int64(at(table, place))
+        while number != NONE and at(codes, number) != code:
+            place = (place + 1) & (len(table) - 1)
+            number = np.int64(at(table, place))
+        put(numbers, i, number)
 
 
 @part

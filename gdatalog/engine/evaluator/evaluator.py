@@ -34,6 +34,7 @@ from gdatalog.engine.operators.placed import there
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.limits import accounted
+from gdatalog.plan.conditions import NoRoom
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.counts_read import COUNTS
 from gdatalog.records import replace
@@ -101,7 +102,7 @@ class Evaluator:
                     plan, inputs = self.planned(stratum) if ready is None else ready
                     prepared = None if self.kept_plans is None else self.kept_plans.ready(plan)
                     self.known.update(self._settled(stratum, run(plan, inputs, prepared)))
-                    if inputs.unfit and self.kept_plans is not None:
+                    if NoRoom in map(type, inputs.met) and self.kept_plans is not None:
                         self.kept_plans.pop(stratum.relations, None)  # it is planned anew
                     del inputs, ready  # they keep what the stratum has read
             if last is not None:

@@ -26,10 +26,10 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.expected_spaces import expected_spaces
 from gdatalog.engine.fixpoint.row_bitmap import rows_of_bits
+from gdatalog.engine.kept_runs import key_of
 from gdatalog.engine.metrics import measured
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.engine.operators.kept import key_of
 from gdatalog.engine.operators.row_rounds import (
     BY_MARKS,
     KeptRounds,

@@ -26,6 +26,8 @@ from gdatalog.planner.placement import Work
 from gdatalog.planner.rewrite.program_sizes import Expected
 from gdatalog.records import dataclass
 
+CALLS = 4  # how often a call is expected to come again, if it does
+
 
 @dataclass(frozen=True, slots=True)
 class WithFallback(Wrapping):
@@ -45,7 +47,9 @@ class WithFallback(Wrapping):
         if not whole and any(isinstance(each, Unsuited | NoRoom) for each in self.when):
             return first
         then, *more = self.then.lines(whole)
-        return (*first, f"{' or '.join(map(str, self.when))}: {then}", *more)
+        *others, last = map(str, self.when)
+        when = f"{', '.join(others)} or {last}".replace(", after", ",") if others else last
+        return (*first, f"{when}: {then}", *more)
 
     def work(self, expected: Expected, context: ExecutionContext) -> Work:
         """The work of the operator that is expected to finish."""
@@ -61,6 +65,8 @@ class WithFallback(Wrapping):
     ) -> Relations | When:
         metrics = inputs.context.metrics
         began = len(metrics.strata)
+        if prepared.too_many:
+            return self._second(prepared, inputs, until)
         small = prepared.met(self.when)
         if small is not None:
             found = self._second(prepared, inputs, until)
@@ -71,15 +77,20 @@ class WithFallback(Wrapping):
         found = attempt.found
         if not isinstance(found, CONDITIONS) or found not in self.when:
             prepared.saw(metrics.strata[began:])
+            expected = prepared.met(self.when, CALLS)
+            if expected is not None:
+                inputs.met.append(expected)
             return found
+        if isinstance(found, NoRoom | SmallRounds | TooManyRows):
+            inputs.met.append(found)
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
             device = inputs.context.device.accelerator
             if device is not None:
                 device.make_room(inputs.context.limits)
-            inputs.unfit.append(found)
         if isinstance(found, SmallRounds):
             prepared.rounds, prepared.rows = found.count, 0
+        prepared.too_many = isinstance(found, TooManyRows)
         then = self._second(prepared, inputs, until)
         for record in () if isinstance(found, NoRoom) else metrics.strata[began:]:
             record.how = (f"given up {found}: {self.first.lines()[0]}", *record.how)
@@ -109,17 +120,19 @@ def expects(when: When, expected: Expected, turns: float) -> bool:
 @dataclass(slots=True, eq=False)
 class PreparedFallback:
     """What both operators have prepared; `then` when it is needed first. `rounds` and `rows`: those
-    of the runs of `first`."""
+    of the runs of `first`; `too_many`: whether it has read too many rows."""
 
     first: Any
     then: Any = None
     rounds: int = 0
     rows: int = 0
+    too_many: bool = False
 
-    def met(self, when: tuple[When, ...]) -> SmallRounds | None:
-        """The condition of `when` that the rounds of earlier runs have met together."""
+    def met(self, when: tuple[When, ...], times: int = 1) -> SmallRounds | None:
+        """The condition of `when` that the rounds of earlier runs have met together; `times`: or
+        that they would, if they came again so often."""
         for each in when if self.rounds else ():
-            if isinstance(each, SmallRounds) and each.met(self.rounds, self.rows):
+            if isinstance(each, SmallRounds) and each.met(times * self.rounds, times * self.rows):
                 return each
         return None
 

@@ -129,7 +129,7 @@ def over(found: InPlaceLattice, draft: StratumDraft, rounds: Operator) -> Operat
     if context.settings.strategy == "lftj" or size >= thresholds.in_place_from:
         return suited
     enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
-    return WithFallback(rounds, enough, suited)
+    return suited if draft.met(enough) else WithFallback(rounds, enough, suited)
 
 
 def scanned_rows(follows: Sequence[Follow], inputs: StratumInputs) -> int:

@@ -6,7 +6,7 @@ reads are columns of one relation. It runs on the CPU, over whole columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -76,15 +76,15 @@ class Ordered(LeafOperator):
         return {schema.name: Relation.of_blocks(*of, [columns], count, True)}
 
 
-def _between(values: Array, lower: Array, upper: Array, share: Array) -> Array:
-    low, high = values[lower], values[upper]
+def _between(to_numbers: Callable[[Array], Array], *given: Array) -> Array:
+    low, high, share = to_numbers(given[0]), to_numbers(given[1]), given[2]
     found: Array = np.where((share == 0) | (low == high), low, low + (high - low) * share)
     return found
 
 
-def _time_between(values: Array, lower: Array, upper: Array, share: Array) -> Array:
-    low = values[lower].astype(np.int64)
-    found: Array = low + ((values[upper] - low) * share).astype(np.int64)
+def _time_between(lower: Array, upper: Array, share: Array) -> Array:
+    low = lower.astype(np.int64)
+    found: Array = low + ((upper - low) * share).astype(np.int64)
     return found
 
 
@@ -147,8 +147,7 @@ class ReadRows:
             places = top(group, there.columns[name], there.sortable(name), turned, given)
             return [column[places] for column in (*group, there.columns[name])]
         if function.kind in STATISTICS:
-            places, values = self._statistic(function, group)
-            return [*(column[places] for column in group), values]
+            return self._statistic(function, group)
         item, separator, *keys = function.targets
         name = self._name(item)
         keys_of = [*self.turned(keys, function.down), self.sortable(name)]
@@ -175,21 +174,23 @@ class ReadRows:
                 found |= self.columns[name] == NULL
         return found
 
-    def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> tuple[Array, Array]:
-        """A row of each group, and the key of its value. Nulls are skipped; where nothing is left
-        the value is null."""
+    def _statistic(self, function: HeadAggregate, group: Sequence[Array]) -> list[Array]:
+        """The columns of the groups, and the keys of their values. Nulls are skipped; where nothing
+        is left the value is null."""
         kind, targets = function.kind, function.targets
         given = 2 if kind in ("quantile", "corr") else 1
         names = [target.name for target in targets[:given] if isinstance(target, Var)]
         weights = self.columns[self._name(targets[given])] if len(targets) > given else None
         groups = Groups(group, ~self._nulls(names), weights)
         with np.errstate(all="ignore"):
-            values, found = self._statistics(function, names, groups)
+            values, found = (
+                part[groups.present] for part in self._statistics(function, names, groups)
+            )
         if values.dtype == np.float64:
             if np.isnan(values[found]).any():
                 raise EvaluationError("a statistic of inf is not a number", function.span)
             values = float_to_key(np.where(found, values, 0.0))
-        return groups.firsts, np.where(found, values, NULL)
+        return [*groups.keys, np.where(found, values, NULL)]
 
     def _statistics(
         self, function: HeadAggregate, names: Sequence[str], groups: Groups
@@ -204,20 +205,15 @@ class ReadRows:
             if not 0 <= share <= 1:
                 message = f"a quantile is from 0 to 1, not {share}"
                 raise UsageError(message, function.targets[1].span, hint="the median is at 0.5")
-            column = self.columns[name]
-            times = self.types[name] not in ("int", "float")
-            between = (
-                partial(_time_between, column) if times else partial(_between, self._numbers(name))
-            )
-            return quantile(groups, column, share, between)
+            decoded = {"int": lambda keys: keys.astype(np.float64), "float": key_to_float}
+            to_numbers = decoded.get(self.types[name])
+            between = partial(_between, to_numbers) if to_numbers else _time_between
+            return quantile(groups, self.columns[name], share, between)
+        numbers = [(self.columns[name], self.types[name] == "float") for name in names]
         if kind == "corr":
-            return correlation(groups, *map(self._numbers, names))
-        values, found = variance(groups, self._numbers(name))
+            return correlation(groups, *numbers)
+        values, found = variance(groups, *numbers)
         return (np.sqrt(values) if kind == "stddev" else values), found
-
-    def _numbers(self, name: str) -> Array:
-        column = self.columns[name]
-        return key_to_float(column) if self.types[name] == "float" else column.astype(np.float64)
 
     def _window(self, function: HeadAggregate) -> Array:
         targets, kind = function.targets, function.kind

@@ -25,10 +25,10 @@ from gdatalog.engine.operators.partitioned_run import (
     is_forced,
 )
 from gdatalog.engine.operators.semi_naive import SemiNaive
-from gdatalog.engine.operators.when_compiled import WhenCompiled
+from gdatalog.engine.operators.when_compiled import when_compiled
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
-from gdatalog.plan.conditions import Bytes, TooManyRows, Uncompiled, Unsuited, When
+from gdatalog.plan.conditions import Bytes, SmallRounds, TooManyRows, Unsuited, When
 from gdatalog.plan.join_plan import Join, RulePlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.check import CheckedRule
@@ -99,16 +99,16 @@ def applies(draft: StratumDraft) -> Partitioned | None:
 
 def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     """With rounds for what it does not suit; and first, where the stratum reads few rows, because
-    rounds need no compilation."""
+    rounds need no compilation, unless an earlier call over the same rows had too many."""
     context, thresholds = draft.context, draft.context.thresholds
     suited = WithFallback(found, (Unsuited(),), rounds)
     if is_forced(context) or draft.read_rows >= thresholds.partitioned_from:
         return suited
-    enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
+    often = SmallRounds(thresholds.partitioned_rounds, thresholds.worklist_round_rows)
+    enough = TooManyRows(thresholds.rounds_most), often, Bytes(context.memory)
     small = WithFallback(SemiNaive(draft.planned), enough, suited)
-    if context.device is CPU:
-        return small
-    return WithFallback(WhenCompiled(found), (Uncompiled(),), small)
+    at_once = context.device is not CPU or draft.met(enough)
+    return when_compiled(found, small) if at_once else small
 
 
 def _shared(draft: StratumDraft, columns: Mapping[str, int]) -> Shared | None:

@@ -17,8 +17,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.spans import Spans, limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.fixpoint.start_groups import RowsByColumn, copied, grouped, order_by
+from gdatalog.engine.kept_runs import RunFor, key_of, run_for
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.operators.kept import RunFor, key_of, run_for
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError

@@ -21,8 +21,8 @@ from gdatalog.calls import COUNTS
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted, counts_of
+from gdatalog.engine.kept_runs import RunFor, run_for
 from gdatalog.engine.metrics import Round, RuleRun, measured
-from gdatalog.engine.operators.kept import RunFor, run_for
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan.join_plan import Compact, JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.placement import ExecutorChoice

@@ -24,6 +24,7 @@ from gdatalog.engine.operators.partitioned_run import (
     PreparedFixpoint,
     is_forced,
 )
+from gdatalog.engine.operators.when_compiled import when_compiled
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.prepared_rules import PreparedRules
 from gdatalog.plan.conditions import SmallRounds, Unsuited, When
@@ -119,7 +120,8 @@ def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     if is_forced(draft.context):
         return suited
     small = SmallRounds(thresholds.worklist_rounds, thresholds.worklist_round_rows)
-    return WithFallback(rounds, (small,), suited)
+    first = WithFallback(rounds, (small,), suited)
+    return when_compiled(found, first) if draft.met((small,)) else first
 
 
 class OneWorklist(PartitionedStratum):

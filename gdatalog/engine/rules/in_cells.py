@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -119,14 +120,15 @@ class CellJoins(RuleJoins):
         join, limits, device = self.plan.joins[number], context.limits, self.device
         self.tries.add(join)
         room = host_tries.room_for_slices(self.plan, context)
-        found = host_tries.scheduled(join, self.tries, context, room)
-        paged = paging(join, self.tries, context, room, found)
+        cells = partial(host_tries.scheduled, join, self.tries, context, room)
+        paged = paging(join, self.tries, context, room, cells)
         if paged is not None:
             before = paged.paged.moved
             made = paged.made()
             if made is not None:
                 yield from self._in_place(number, paged, made, before)
                 return
+        found = cells()
         if isinstance(found, str):
             raise NotOnDevice(found)
         cut = sliced(join, host_tries.labels_of(join, found), found.ranges)

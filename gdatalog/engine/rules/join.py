@@ -134,8 +134,18 @@ class JoinRun:
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
         beside = inputs.scope, limits, seen, inputs.lasting, context.thresholds
+        here, handed, counted = context.device is CPU, None, None
+        if not here and self._may_be_prepared(sink, shared):
+            from gdatalog.engine.rules.counted_levels import counted_levels
+
+            counted = counted_levels(join, tries, context)
+        if counted is not None:
+            total = counted.total(lambda ops: Levelwise(tries, ops, *beside))
+            if total is not None:
+                sink.emit_total(total)
+                return
+            ops = counted.ops
         walk = Levelwise(tries, ops, *beside)
-        here, handed = context.device is CPU, None
         if inputs.lasting is None and (not here or context.settings.hand_over == "always"):
             from gdatalog.engine.rules.hand_over import hand_over
 
@@ -156,9 +166,15 @@ class JoinRun:
             else:
                 for first in self._first():
                     walk.run(join.steps, 0, first, sink)
+        if counted is not None:
+            counted.keep(walk)
         if inputs.report is not None and seen is not None:  # it has completed
             inputs.report.saw(seen)
             inputs.report.handed += 0 if handed is None else handed.found
+
+    def _may_be_prepared(self, sink: Sink, shared: Shared | None) -> bool:
+        alone = shared is None and self.inputs.report is None and self.inputs.lasting is None
+        return sink.only_total and alone
 
     def _first(self) -> Iterator[Frontier]:
         """The rows that the join starts from, chunk by chunk."""

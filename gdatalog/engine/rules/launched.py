@@ -18,6 +18,7 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, laid
 from gdatalog.engine.device import Accelerator
 from gdatalog.engine.exact_counts import exact_sum, one_row, scanned
 from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.rules.counted_levels import prepared_levels
 from gdatalog.engine.rules.operator import Refusal, RuleJoins
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import COUNT
@@ -133,6 +134,10 @@ def _prepared(
     form, times = Form(join.outputs), 1
     if plan.gathers:
         form = form_of_bag((), COUNT) if plan.terms else form_of_bag(plan.keys, plan.gathers)
+    if not plan.terms and _counts(plan):
+        levels = prepared_levels(join, device)
+        if levels is not None:
+            return LaunchedJoin(join, form, levels, times)
     nest = JoinNest(join, form, sources, context)
     limits, settings = context.limits, context.settings
     if plan.terms:

@@ -257,18 +257,18 @@ KERNEL(survivors)(Bytes mask, Bytes found, ARRAY(i64) state, i64 what, i64 size)
     const int kind = field(what, 16, 8), kind_a = field(what, 24, 8);
     const i64 tiles = (size + TILE - 1) / TILE;
     for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {
-        const i64 first = tile * TILE + thread_of_block();
+        const i64 first = tile * TILE;
         bool keep[EACH];
         i64 to[EACH];
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const i64 at = first + i * THREADS;
+            const i64 at = first + place_in_tile(i);
             keep[i] = at < size && load(mask, kind_a, at, false) != 0;
         }
         places_of_kept(keep, to, state, tile, tiles);
 #pragma unroll
         for (int i = 0; i < EACH; i++)
-            if (keep[i]) store(found, kind, to[i], first + i * THREADS, false);
+            if (keep[i]) store(found, kind, to[i], first + place_in_tile(i), false);
     }
 }
 

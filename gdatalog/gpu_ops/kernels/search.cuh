@@ -39,7 +39,9 @@ DEVICE i64 run_begin(A values, i64 at) {
 // what a tile has published.
 
 #define THREADS 256  // of a block
-#define EACH 4       // entries of a thread in a tile: THREADS apart
+#ifndef EACH
+#define EACH 4  // entries of a thread in a tile
+#endif
 #define TILE (THREADS * EACH)
 #define WARPS (THREADS / 32)
 #define HEAD 4
@@ -47,6 +49,12 @@ DEVICE i64 run_begin(A values, i64 at) {
 // Flags of a tile's word: its own sum is known, or the sum of all tiles up to it.
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
+
+// The place in the tile of one of this thread's entries. Those of a warp lie together, so that its
+// rows and lists do, and its lanes read neighbours.
+DEVICE int place_in_tile(int i) {
+    return (thread_of_block() >> 5) * (32 * EACH) + i * 32 + (thread_of_block() & 31);
+}
 
 // Takes the next tile for this block; called by all of its threads.
 template <class A>
@@ -95,54 +103,57 @@ DEVICE i64 sum_of_lanes(i64 sum) {
     return sum;
 }
 
-// Replaces the sum of each warp's entries by the sum of all entries before them. Called by one warp,
-// whose lanes have one sum each; `end` is the number of tiles.
+// Replaces the sum of each warp's entries by the sum of all entries before them. Called by one warp;
+// `end` is the number of tiles.
 template <class S, class A>
 DEVICE void sum_of_warps(S sums, A state, i64 tile, i64 end) {
     const int lane = thread_of_block() & 31;
-    const i64 own = sums[lane], sum = sum_of_lanes(own);
+    const i64 own = lane < WARPS ? (i64)sums[lane] : 0, sum = sum_of_lanes(own);
     const i64 total = warp_shuffle(0xFFFFFFFFu, sum, 31);
     if (lane == 0) store_relaxed(state, HEAD + tile, (i64)((tile ? OWN : WHOLE) | (u64)total));
     const i64 before = sum_before(state, tile);
     if (lane == 0 && tile) store_relaxed(state, HEAD + tile, (i64)(WHOLE | (u64)(before + total)));
     if (lane == 0 && tile + 1 == end) state[1] = before + total;
-    sums[lane] = before + sum - own;
+    if (lane < WARPS) sums[lane] = before + sum - own;
 }
 
 // The position of each entry that this thread keeps.
 template <class K, class T, class A>
 DEVICE void places_of_kept(K keep, T to, A state, i64 tile, i64 end) {
-    SHARED(i64, counts, EACH * WARPS);
+    SHARED(i64, counts, WARPS);
     const int lane = thread_of_block() & 31, warp = thread_of_block() >> 5;
-    int rank[EACH];
+    int rank[EACH], count = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const u32 votes = warp_ballot(0xFFFFFFFFu, keep[i]);
-        rank[i] = bits_of(votes & ((1u << lane) - 1u));
-        if (lane == 0) counts[i * WARPS + warp] = bits_of(votes);
+        rank[i] = count + bits_of(votes & ((1u << lane) - 1u));
+        count += bits_of(votes);
     }
+    if (lane == 0) counts[warp] = count;
     block_sync();
     if (warp == 0) sum_of_warps(counts, state, tile, end);
     block_sync();
 #pragma unroll
-    for (int i = 0; i < EACH; i++) to[i] = counts[i * WARPS + warp] + rank[i];
+    for (int i = 0; i < EACH; i++) to[i] = counts[warp] + rank[i];
 }
 
 // The sum of all entries up to each of this thread's. Sums stay below 2^62.
 template <class V, class A>
 DEVICE void running_sums(V values, A state, i64 tile, i64 end) {
-    SHARED(i64, sums, EACH * WARPS);
+    SHARED(i64, sums, WARPS);
     const int lane = thread_of_block() & 31, warp = thread_of_block() >> 5;
+    i64 before = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        values[i] = sum_of_lanes(values[i]);
-        if (lane == 31) sums[i * WARPS + warp] = values[i];
+        values[i] = before + sum_of_lanes(values[i]);
+        before = warp_shuffle(0xFFFFFFFFu, values[i], 31);
     }
+    if (lane == 31) sums[warp] = before;
     block_sync();
     if (warp == 0) sum_of_warps(sums, state, tile, end);
     block_sync();
 #pragma unroll
-    for (int i = 0; i < EACH; i++) values[i] += sums[i * WARPS + warp];
+    for (int i = 0; i < EACH; i++) values[i] += sums[warp];
 }
 
 // How many rows a level has: at most `most`; or as many as a kernel before it has kept, whose state
@@ -174,17 +185,22 @@ DEVICE int threads_with(bool yes) {
     return sum;
 }
 
-// The row of an entry: the first of [low, high) whose end is greater, else `high`; called by all
+// The first position in [low, high) whose value is not before the key, else `high`; called by all
 // threads of the block.
-template <class E>
-DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+template <bool UP_TO, class A, class K>
+DEVICE i64 bound_by_block(A values, i64 low, i64 high, K key) {
     while (low < high) {
         const i64 step = (high - low + THREADS - 1) / THREADS;
-        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's rows
-        low += step * threads_with(last < high && ends[last] <= entry);
+        const i64 last = low + (thread_of_block() + 1) * step - 1;  // of this thread's values
+        low += step * threads_with(last < high && precedes<UP_TO>(+values[last], key));
         high = low + step - 1 < high ? low + step - 1 : high;
     }
     return low;
+}
+// The row of an entry: the first of [low, high) whose end is greater.
+template <class E>
+DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
+    return bound_by_block<true>(ends, low, high, entry);
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
@@ -198,15 +214,17 @@ DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total
     return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
-// Takes rows into shared memory, from the tile's `first` on: where they end, relative to `begin`,
-// the tile's first entry; and what to add to such an entry for its place. Returns how many there
-// are: all rows of the entries before `end`, or so many as there is memory for.
+#define HELD 1024  // rows of a tile that there is shared memory for
+
+// Takes rows into shared memory, from `first` on: where they end, relative to `begin`, the tile's
+// first entry; and what to add to such an entry for its place. Returns how many there are: all rows
+// of the entries before `end`, or so many as there is memory for.
 template <class E, class S, class B, class O>
 DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 begin,
                         i64 end) {
     const i64 size = end - begin;
-    block_sync();  // all threads have read the rows of the tile before
-    for (int held = 0; held < TILE; held += THREADS) {
+    block_sync();  // all threads have read the rows before
+    for (int held = 0; held < HELD; held += THREADS) {
         const int at = held + thread_of_block();
         const i64 row = first + at;
         i64 bound = size;
@@ -219,13 +237,15 @@ DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 fir
         const int ended = threads_with(bound < size);
         if (ended < THREADS) return held + ended + 1;
     }
-    return TILE;
+    return HELD;
 }
 
-// The first of `count` rows of the tile that ends behind an entry.
+// The first of `count` rows in shared memory that ends behind an entry, from the row `low` on: it is
+// near the row of the entry before.
 template <class B>
-DEVICE int row_in_tile(B bounds, int count, int entry) {
-    int low = 0;
+DEVICE int row_in_tile(B bounds, int low, int count, int entry) {
+    for (int near = 0; near < 2; near++, low++)
+        if (low >= count || bounds[low] > entry) return low;
     while (low < count) {
         const int middle = low + ((count - low) >> 1);
         if (bounds[middle] <= entry)

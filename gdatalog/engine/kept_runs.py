@@ -1,4 +1,4 @@
-"""What a device keeps of a fixpoint, for queries that run it again over the same tries."""
+"""What a device keeps of a run, for queries that run again over the same tries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdatalog.storage.trie import Trie
 
 @dataclass(frozen=True, slots=True)
 class RunFor:
-    """What a fixpoint was prepared for. `joins`: its joins, whose ids are in its key. `params`:
+    """What a run was prepared for. `joins`: its joins, whose ids are in its key. `params`:
     those that decide which rows are possible, if any do."""
 
     joins: Sequence[JoinPlan]
@@ -43,5 +43,5 @@ def run_for(
 
 
 def key_of(joins: Sequence[JoinPlan], *beside: Collection[str]) -> object:
-    """The key of a fixpoint, which holds while its joins are kept."""
+    """The key of a run, which holds while its joins are kept."""
     return tuple([id(join) for join in joins]), *map(tuple, beside)
