@@ -107,8 +107,9 @@ class SharedTurns(LaneLoops):
         self, name: str, keys: Sequence[str], body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
         """If a table has far fewer keys than a lane's range has values, all lanes look the keys up
-        in that range, and share none of its turns."""
+        in that range, and share none of its turns. Keys that are held need no test."""
         array, values, length = keys
+        body = [each for each in body if not calls_in(each) & {"has_held"}]
         before = dict(self._renamed)
         left, rank, at, few = f"{name}_left", f"{name}_rank", f"{name}_at", f"{name}_few"
         self._line(f"const bool {few} = few_keys({name}_low, {name}_high, {length});")
