@@ -59,7 +59,8 @@ class LoopRun:
     `label` names the loops in messages. `beside`: device arrays that belong neither to tries nor to
     the plan, by argument name. `rows`: the expected work in rows. `shared`: how several devices
     share the run; without it the first one runs it. `kept`: what the executor keeps for other runs
-    of the same loops.
+    of the same loops. `little`: it cannot take long, so that one thread runs it, the caller's at
+    first.
     """
 
     printed: PrintedPlan
@@ -72,6 +73,7 @@ class LoopRun:
     rows: float
     shared: Shared | None = None
     kept: list[Any] | None = None
+    little: bool = False
 
 
 def _dense(trie: Trie) -> tuple[int, Array]:

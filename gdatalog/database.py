@@ -461,7 +461,7 @@ class Database(DataCalls, PatternQueries):
         >>> import gdatalog as gd
         >>> db = gd.connect(device="cpu")
         >>> try:
-        ...     db.profile("n(0). n(x + 1) <- n(x).", timeout=0.1)
+        ...     db.profile("n(0). n(x + 1) <- n(x).", timeout=0.5)
         ... except gd.TimeLimitError as error:
         ...     profile = error.profile
         >>> profile.ended

@@ -420,7 +420,7 @@ class Body:
         if self.depth < 2 and self.drawing.chance(20):
             body.optional()
         if body.items:
-            for name in body.scope.types.keys() - self.scope.types.keys():
+            for name in [each for each in body.scope.types if each not in self.scope.types]:
                 self.scope.bind(name, body.scope.types[name], solid=False)
             self.items.append(Optional(body.literal()))
 

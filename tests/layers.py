@@ -185,7 +185,7 @@ ORDER = {
         __init__ cpp_types heads steady lanes teams cpp graph context driver_library
         graph_loops virtual_memory virtual_pages compile_errors copies arena cupy_kernel
         sources array_operators elementwise array_module cupy_driver probe diagnosis
-        head_counts flat kernels transfers cpp_lines lane_loops shared_turns met_lists translate
+        head_counts flat kernels transfers cpp_lines lane_loops spread_loops met_lists translate
         trie_building trie_cache control_words loops level_notes rows byte_marks kept_lists
         evaluate buffers scratch launch walk growing growing_rows round_launches
         round_memory rounds level_arguments intersection_sources fused_level intersection

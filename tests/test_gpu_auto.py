@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,6 +10,7 @@ from math import inf
 from random import Random
 from threading import Event, Thread
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from gdatalog.engine import placing
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
 from gdatalog.engine.evaluator.bound import BoundRules
+from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.planner import placement
 from gdatalog.planner.rewrite import program_sizes
@@ -120,6 +123,32 @@ def test_a_profile_tells_what_opening_the_gpu_took(connect: Any) -> None:
     db.workspace.force(strategy="lftj")
     first, again = (dict(db.profile(COUNT).tree.facts) for _ in range(2))
     assert 0.0 < first["opening"] < first["seconds"] and again["opening"] == 0.0
+
+
+def test_a_call_leaves_no_rows_to_the_garbage_collector(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that wait for it take memory, and a device that lends rows would not have them back."""
+    made: list[ref[Evaluator]] = []
+    begin = Evaluator.__init__
+
+    def noted(self: Evaluator, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(ref(self))
+
+    monkeypatch.setattr(Evaluator, "__init__", noted)
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    gc.collect()
+    gc.disable()
+    try:
+        assert db.query(COUNT).fetchall() == [(triangles(),)]
+        assert len(db.query(CLOSURE + " ?- p(x, y).")) == 144
+        db.workspace.results.clear()
+        db.workspace.catalog.bound.clear()
+        assert made and [each() for each in made] == [None] * len(made)
+    finally:
+        gc.enable()
 
 
 def test_a_large_rule_runs_on_the_gpu(
@@ -322,10 +351,11 @@ def test_a_program_that_is_asked_again_is_placed_once_its_data_lies_there(
         return found
 
     monkeypatch.setattr(placing, "placed", counted)
-    db = connect(gpu_from=100.0)
+    db, settings = connect(gpu_from=100.0), []
     for turn in range(4):
         db.workspace.results.clear()
         db.workspace.force(strategy="lftj")  # with settings of its own, it runs
+        settings.append(db.workspace.settings)  # no later ones have their id
         assert db.query(COUNT).fetchall() == [(triangles(),)]
         assert len(placings) == min(turn + 1, 2)  # the first one copies the data
     assert len(opened) == 1

@@ -17,18 +17,20 @@ pytestmark = needs_compiler
 
 DEVICE = Gpu(HostDriver())
 EDGES = [(a, b) for a in range(30) for b in range(a + 1, 30) if (a * 7 + b * 11) % 5]
+# Some vertices have no list.
+SPARSE = [(a, b) for a in range(60) for b in range(a + 1, 60) if (a * a + 3 * b) % 7 < 3 and b % 5]
 TRIANGLES = "n(count()) <- E(a, b), E(b, c), E(a, c)."
 K4 = "n(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d)."
 PATHS = "n(count()) <- E(a, b), E(b, c), E(c, d), E(a, d), b < d, a != c."
 
 
-def opened(device: Any, chunk: int | None = None) -> gd.Database:
+def opened(device: Any, chunk: int | None = None, edges: Any = EDGES) -> gd.Database:
     db = gd.connect(device="cpu")
     if device is not None:
         db.workspace.device = device
     db.workspace.force(strategy="levelwise", hand_over="never")
     db.workspace.chunk_rows = chunk
-    db["E"] = EDGES
+    db["E"] = edges
     return db
 
 
@@ -44,7 +46,7 @@ def asked(db: gd.Database, text: str, bound: bool, **params: Any) -> tuple[int, 
     return found, COUNTER.synchronisations, driver.recordings - before
 
 
-@pytest.mark.parametrize("chunk", [None, 60])
+@pytest.mark.parametrize("chunk", [None, 150])
 @pytest.mark.parametrize("text", [TRIANGLES, K4, PATHS])
 def test_the_third_run_is_one_launch(text: str, chunk: int | None) -> None:
     """Also in several pieces; and other edges are counted anew."""
@@ -59,6 +61,26 @@ def test_the_third_run_is_one_launch(text: str, chunk: int | None) -> None:
             assert asked(there, text, True) == (expected, 1, 0)
             for db in (here, there):
                 db.insert("E", [(3, 40), (40, 41), (3, 41), (2, 40)])
+
+
+def test_other_settings_have_loops() -> None:
+    """A query that is to run depth-first does, though a graph of its levels is kept."""
+    with opened(DEVICE) as db:
+        first = [asked(db, TRIANGLES, True)[0] for _ in range(4)]
+        graph = DEVICE.driver.launches
+        asked(db, TRIANGLES, True)
+        graph = DEVICE.driver.launches - graph
+        db.workspace.force(strategy="lftj")
+        assert [asked(db, TRIANGLES, True)[0] for _ in range(4)] == first
+        loops = DEVICE.driver.launches
+        asked(db, TRIANGLES, True)
+        assert (graph, DEVICE.driver.launches - loops) == (4, 1)
+
+
+def test_rows_without_a_list() -> None:
+    with opened(None, edges=SPARSE) as here, opened(DEVICE, edges=SPARSE) as there:
+        expected = asked(here, K4, False)[0]
+        assert expected and [asked(there, K4, True)[0] for _ in range(4)] == [expected] * 4
 
 
 def test_more_than_counts_is_not_recorded() -> None:

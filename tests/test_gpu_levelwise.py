@@ -15,6 +15,7 @@ from hypothesis import given
 import gdatalog
 from gdatalog.engine import stratum_run
 from gdatalog.engine.metrics import RuleRun
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.kernels import Kernels
 from gdatalog.records import replace
@@ -167,3 +168,39 @@ def test_example(example: Example, number: int) -> None:
     assert {name: canonical(rows) for name, rows in found.items()} == {
         name: canonical(rows) for name, rows in example.expected.items()
     }
+
+
+def test_roots_that_are_dense_and_others_have_kernels_of_their_own() -> None:
+    """Both have keys of 32 bits, and levels that are the same otherwise."""
+    for step in (1, 100_000):
+        pairs = [(step * x, step * y) for x, y in combinations(range(9), 2)]
+        some = [step * y for y in range(1, 8)]
+        with gdatalog.connect(device="cpu") as db:
+            db.workspace.device = DEVICE
+            db.workspace.force(strategy="levelwise", encode="never")
+            db["E"], db["U"] = pairs, [(y,) for y in some]
+            found = db.query("t(x, y) <- E(x, y), U(x), U(y).").fetchall()
+            assert set(found) == {(x, y) for x, y in pairs if {x, y} <= {*some}}
+
+
+def test_rows_that_read_the_same_meet_their_lists_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their lists are those of an earlier frontier, whose columns are read through its rows."""
+    met: list[bool] = []
+    real = FrontierExpansion._shared
+
+    def noted(self: FrontierExpansion, *given: Any) -> Any:
+        lists = real(self, *given)
+        met.append(lists is not None)
+        return lists
+
+    monkeypatch.setattr(FrontierExpansion, "_shared", noted)
+    pairs = [*combinations(range(12), 2)]
+    with gdatalog.connect(device="cpu") as db:
+        db.workspace.device = DEVICE
+        db.workspace.force(strategy="levelwise")
+        for name in "ABCD":
+            db[name] = pairs
+        found = db.query("p(w, x, y, z) <- A(w, x), A(x, y), B(x, y), C(x, z), D(x, z).")
+        wanted = {(*two, y, z) for two in pairs for x, y in pairs for _, z in pairs if two[1] == x}
+        wanted = {row for row in wanted if row[1] < row[3]}
+        assert set(found.fetchall()) == wanted and any(met)

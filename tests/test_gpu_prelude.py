@@ -160,11 +160,12 @@ def kernel_text() -> tuple[str, list[str]]:
     kernel(
         "words",
         "ARRAY(const u64) in, ARRAY(i64) out, ARRAY(double) doubles",
-        "const u64 word = in[thread_of_grid()]; const i64 at = 6 * thread_of_grid();"
+        "const u64 word = in[thread_of_grid()]; const i64 at = 8 * thread_of_grid();"
         "out[at] = bits_of(word); out[at + 1] = bits_of((u32)word);"
         "out[at + 2] = lowest_bit(word); out[at + 3] = lowest_bit((u32)word);"
         "doubles[thread_of_grid()] = double_of_bits((i64)word);"
-        "out[at + 4] = bits_of_double(doubles[thread_of_grid()]); out[at + 5] = sizeof(u8);",
+        "out[at + 4] = bits_of_double(doubles[thread_of_grid()]); out[at + 5] = sizeof(u8);"
+        "out[at + 6] = highest_bit(word); out[at + 7] = highest_bit((u32)word);",
     )
     kernel(
         "places",
@@ -334,17 +335,18 @@ def test_compare_and_swap(kernels: dict[str, Any], kind: str) -> None:
 
 def test_words(kernels: dict[str, Any]) -> None:
     words = [0, 1, 6, 1 << 31, 1 << 32, 1 << 63, 2**64 - 1, 0x3FF8000000000000]
-    out = xp.zeros(6 * len(words), dtype=xp.int64)
+    out = xp.zeros(8 * len(words), dtype=xp.int64)
     doubles = xp.zeros(len(words), dtype=xp.float64)
     given = xp.asarray(np.array(words, dtype=np.uint64))
     launched(kernels["words"], 0, 1, len(words), given, out, doubles)
-    found = out.get().reshape(-1, 6).tolist()
+    found = out.get().reshape(-1, 8).tolist()
     for word, row in zip(words, found, strict=True):
         low = word % 2**32
         lowest = [(one & -one).bit_length() - 1 for one in (word, low)]
         assert row[:4] == [word.bit_count(), low.bit_count(), *lowest]
         assert row[4] % 2**64 == word
         assert row[5] == 1
+        assert row[6:] == [word.bit_length() - 1, low.bit_length() - 1]
     assert doubles.get().tolist()[-1] == 1.5
 
 

@@ -46,7 +46,7 @@ pytestmark = [
 ]
 
 # Of a block in shared memory: for a table, for a part of one, for none.
-ROOMS = (40 << 10, launch.TEAMS * (launch.TAKEN + 64), 0)
+ROOMS = (40 << 10, launch.TEAMS * 128, 0)
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 SQUARES = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), distinct(a, b, c, d)."
 

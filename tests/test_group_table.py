@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gdatalog as gd
 from gdatalog.cpu_ops.expressions import Scope
+from gdatalog.engine import scans
 from gdatalog.engine.device import CPU
 from gdatalog.executors import gather
 from gdatalog.executors.gather import Gathering
@@ -63,20 +65,22 @@ def chunk(random: Any, wide: bool, low: int, spread: int) -> tuple[Any, int, Any
         st.tuples(st.booleans(), st.sampled_from([0, -7, 40, 3000]), st.sampled_from([1, 9, 900])),
         min_size=1, max_size=6,
     ),
+    st.sampled_from([0, 2, 2, 2]),
 )  # fmt: skip
-def test_it_agrees_with_array_operations(seed: int, chunks: Any) -> None:
+def test_it_agrees_with_array_operations(seed: int, chunks: Any, width: int) -> None:
     """Whatever comes: keys that outgrow the table, columns of other dtypes, groups put together."""
     whole, tables, parts = gathering(), gathering(), gathering()
     tables.expected = gather.FOLDED
     random = np.random.default_rng(seed)
     for wide, low, spread in chunks:
         keys, size, columns = chunk(random, wide, low, spread)
+        keys = keys[:width]
         whole.add(keys, size, columns, None)
         tables.add(keys, size, columns, None)
         part = gathering()
         part.expected = gather.FOLDED
         part.add(keys, size, columns, None)
-        assert spread > 200 or part.table is not None
+        assert (spread > 200 and keys) or part.table is not None
         parts.join(part)
     assert finished(whole) == finished(tables) == finished(parts)
 
@@ -123,6 +127,26 @@ def test_rows_that_are_many_are_put_into_a_table() -> None:
     assert finished(whole) == {
         (group,): (4 * count,) for group, count in enumerate(np.bincount(keys).tolist())
     }
+
+
+def test_sums_are_the_same_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a scan have tables of their own, which are added in order."""
+    random = np.random.default_rng(2)
+    monkeypatch.setattr(gather, "FOLDED", 1000)
+    monkeypatch.setattr(scans, "PART", 500)
+    count = 6000
+    columns = {"g": random.integers(0, 90, count), "x": random.normal(size=count) * 1e9}
+    found = []
+    for threads in (1, 3):
+        with gd.connect(device="cpu", threads=threads) as db:
+            db.load("t", columns, row_id="row")
+            text = "r(g, sum(x), mean(x), count(), max(x)) <- t(g = g, x = x), x > -2e9."
+            found.append(db.query(text).sorted().fetchall())
+    assert found[0] == found[1] and len(found[0]) == 90
+    (group, total, mean, many, most), *_ = found[0]
+    kept = columns["x"][(columns["g"] == group) & (columns["x"] > -2e9)]
+    assert (many, most) == (len(kept), kept.max())
+    assert total == pytest.approx(kept.sum()) and mean == total / many
 
 
 @pytest.mark.parametrize("bits", [19, 30])

@@ -109,9 +109,11 @@ def exists(span: str, shown: str) -> bool:
 
 
 def is_known(name: str, shown: str) -> bool:
-    if name in defined() | words_of_the_language() | {*keyword.kwlist, *dir(builtins)}:
+    if keyword.iskeyword(name) or hasattr(builtins, name):
         return True
-    return name in cuda() or re.search(rf"\b{re.escape(name)}\b", shown) is not None
+    if any(name in each() for each in (words_of_the_language, cuda, defined)):
+        return True
+    return re.search(rf"\b{re.escape(name)}\b", shown) is not None
 
 
 @cache

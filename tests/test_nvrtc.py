@@ -82,8 +82,13 @@ def test_kernels_with_tables_of_counts_compile() -> None:
     assert any("between(" in source.partition("KERNEL(walk_plan)")[2] for _, source in sources)
     _compiled(sources[:1], ["sm_80"])
     branches = {"branches, 0", "branches, cut, 0"}
+    teams = {told for told, source in sources if "= add_of_team<" in source}
     compiled = _compiled(sources, ["sm_90"])
-    _keep_to_registers([each for each in compiled if each[0] not in branches])
+    _keep_to_registers([each for each in compiled if each[0] not in branches | teams])
+    # Two teams share a multiprocessor's registers, though some spill.
+    together = [each for each in compiled if each[0] in teams]
+    _keep_to_registers(together, 640)
+    assert all(done.kernels["walk_plan"].registers <= 80 for _, done in together)
     # Counts without tables: eight blocks share a multiprocessor's registers, though some spill.
     bounded = [done.kernels["walk_plan"].registers for told, done in compiled if told in branches]
     assert len(bounded) == 2 and max(bounded) <= 64

@@ -168,7 +168,7 @@ def test_processes_that_compile_ahead_share_the_rows(
     assert main([*asked, "--ahead", "2"]) == 0
     (run,) = read(tmp_path)
     one, other = colds
-    assert one and other and one.keys().isdisjoint(other)
+    assert one.keys().isdisjoint(other)
     assert {row.key: row.cold for row in run.rows} == one | other
     assert all(row.checked and row.warm for row in run.rows)
 
@@ -227,6 +227,15 @@ def test_wrong_and_stopped_is_told(
         row = small.timed(row, db, lambda db: db.query("n(count()) <- E(x, _).", timeout=1e-9))
     assert row.trouble == "stopped after 20 s" and row.answer is None
     assert "| work | stopped after 20 s |" in "\n".join(tables([row]))
+
+
+def test_a_fault_is_told_and_the_next_row_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    small = Bench(small=True)
+    with small.database(small.graph("")) as db:
+        row = small.timed(Row("table", "work"), db, lambda db: [][1])
+        other = small.timed(Row("table", "other"), db, lambda db: db.count(patterns.clique(3)))
+    assert row.trouble == "FAILED: IndexError('list index out of range')" and other.answer
+    assert "IndexError" in capsys.readouterr().err
 
 
 def test_a_count_is_checked_by_enumeration() -> None:

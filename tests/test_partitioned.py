@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine import device
+from gdatalog.engine.operators import partitioned_run
+from gdatalog.executors import lftj
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle
@@ -382,3 +384,18 @@ def test_real_closures(name: str) -> None:
             db["E"] = np.loadtxt(file, dtype=np.int64, comments="#")
         assert len(db.query(text)) == REAL[name]
         assert db.query(text + "n(count()) <- p(_, _).").fetchall() == [(REAL[name],)]
+
+
+@pytest.mark.parametrize(("visits", "threads"), [(1 << 20, 0), (59 * 60, 2)])
+def test_little_work_wakes_no_thread(
+    visits: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    begin = lftj.begun
+    monkeypatch.setattr(lftj, "begun", lambda work: begun.append(work) or begin(work))
+    monkeypatch.setattr(partitioned_run, "HERE", visits)
+    with gdatalog.connect(device="cpu", threads=2) as db, interpreted():
+        db.workspace.force(split="always")
+        db["E"] = [(x, x + 1) for x in range(60)]
+        assert len(db.query(SHAPES["left linear"])) == 60 * 61 // 2
+    assert len(begun) == threads

@@ -12,6 +12,7 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import scans
 from gdatalog.errors import EvaluationError
+from gdatalog.executors import gather
 from gdatalog.parser import parse
 from tests import test_engine_oracle as oracle
 from tests.cases import share
@@ -25,12 +26,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
-    """The answers of scans; the number chooses threads, and the rows of chunks and parts."""
+    """The answers of scans; the number chooses threads, the rows of chunks and parts, and from how
+    many rows on groups have a table."""
     with gd.connect(device="cpu", threads=1 + number % 2) as db:
         db.workspace.force(scans="always")
         db.workspace.chunk_rows = (1, 3, 100)[number % 3]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scans, "PART", (1, 2, 7, 1 << 20)[number % 4])
+            patch.setattr(gather, "FOLDED", (1 << 60, 1)[number % 2])
             return oracle.answers(db, text, data, defined)
 
 

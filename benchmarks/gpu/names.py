@@ -9,9 +9,8 @@ import re
 
 _NAMES = {
     "walk_plan": "the depth-first kernel",
-    "find_sorted": "case 2: values in a root",
-    "find_dense": "case 2: values in a root",
-    "find_in": "case 3: (parent, value) pairs",
+    "look_up_sorted": "case 1 or 2: sorted values in a root",
+    "look_up_pairs": "case 3: (parent, value) pairs",
     "bound_in": "ranges of cuts",
     "ranges": "ranges of cuts",
     "lists_of_rows": "lists of rows, sums",
@@ -21,7 +20,7 @@ _NAMES = {
 }
 # What a fused kernel looks values up in: a root's list, or those of parents.
 _CASES = {
-    "case 3": r"find\(a\d+, low",
+    "case 3": r"lower_of_each\(a\d+, keys|find\(a\d+, low",
     "case 2": r"find_indexed\(|find\(a\d+, 0, n",
 }
 _LEVELS = {"expand_level": "compact", "count_level": "count"}

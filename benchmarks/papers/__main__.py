@@ -5,7 +5,7 @@ goes on where the last one ran out of time, `--lines` prints each row as it is m
 `--merge` adds the rows that a run on another machine printed so.
 
 Most of the time on a GPU would be compilation. Therefore processes first ask all of a paper once,
-each a part of the rows (`--ahead`): these times are the cold ones, and then the code is at hand.
+each some of the rows (`--ahead`): these times are the cold ones, and then the code is at hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from time import perf_counter
 from typing import Any
 
@@ -30,6 +30,7 @@ from benchmarks.machine import Facts, cores, machine
 from benchmarks.papers.bench import Bench, driver_of
 from benchmarks.papers.report import (
     AHEAD,
+    FAILED,
     NO_TIME,
     PAPERS,
     Row,
@@ -101,7 +102,7 @@ def main(
         metavar="N",
         help="processes that first ask all once, to compile (default: 0; on a GPU half the cores)",
     )
-    parser.add_argument("--part", nargs=2, type=int, metavar=("K", "N"), help="such a process")
+    parser.add_argument("--claims", type=Path, help="of such a process: where it claims rows")
     options = parser.parse_args(arguments)
     if unknown := set(options.papers) - set(PAPERS):
         parser.error(f"no paper {', '.join(sorted(unknown))}; there are {', '.join(PAPERS)}")
@@ -126,7 +127,7 @@ def main(
         return 0
     kind = options.device.partition(":")[0]
     bench = Bench(options.small, options.full, options.device, options.cap, connect)
-    bench.part = options.part and tuple(options.part)
+    bench.claims = options.claims
     bench.known = {
         (row.table, row.work): row.answer
         for run in earlier
@@ -151,7 +152,7 @@ def main(
     runs, began = [], perf_counter()
     for name in options.papers or PAPERS:
         bench.begin(options.minutes, options.table)
-        if ahead and bench.part is None:
+        if ahead and bench.claims is None:
             bench.colds = _ahead(options, name, ahead)
         bench.done = _done(earlier, name, kind, options.cap, facts) if options.go_on else {}
         rows: list[Row] = []
@@ -167,11 +168,12 @@ def main(
                 told = Run(name, kind, f"{command} {name}", options.cap, facts, [row])
                 print(line(told), flush=True)
         runs.append(Run(name, kind, f"{command} {name}", options.cap, facts, rows))
-        if out is not None and bench.part is None:
+        if out is not None and bench.claims is None:
             write(out, merged(earlier, runs))
     if not options.lines:
         print(page(runs))
-    wrong = any(row.trouble.startswith("WRONG") for run in runs for row in run.rows)
+    bad = "WRONG", FAILED
+    wrong = any(row.trouble.startswith(bad) for run in runs for row in run.rows)
     return int(wrong)
 
 
@@ -188,12 +190,12 @@ def _ahead(options: Namespace, paper: str, processes: int) -> dict[tuple[str, st
     until = perf_counter() + 30 * options.minutes
     colds: dict[tuple[str, str], float] = {}
     with ExitStack() as stack:
+        command += ["--claims", stack.enter_context(TemporaryDirectory())]
         begun = []
-        for number in range(processes):
+        for _ in range(processes):
             lines = stack.enter_context(TemporaryFile("w+", encoding="utf-8"))
-            part = ["--part", str(number), str(processes)]
             here = {"cwd": ROOT, "stdout": lines, "stderr": subprocess.DEVNULL}
-            begun.append((lines, subprocess.Popen([*command, *part], **here)))
+            begun.append((lines, subprocess.Popen(command, **here)))
         for lines, process in begun:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - perf_counter()))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from time import perf_counter
+from traceback import print_exc
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from benchmarks import memory
 from benchmarks.columns import Array
 from benchmarks.gpu.clocks import Clocked, empty_pool, pool_bytes
 from benchmarks.graphs import Graph, graph, skewed
-from benchmarks.papers.report import AHEAD, NO_TIME, Row, stopped
+from benchmarks.papers.report import AHEAD, FAILED, NO_TIME, Row, stopped
 from benchmarks.patterns import KNOWN
 from gdatalog.patterns import Pattern
 from gdatalog.patterns.shapes import Shape, embeddings
@@ -36,9 +38,9 @@ T = TypeVar("T")
 class Bench:
     """`cap`: seconds after which a run is stopped. `connect` opens databases. `known`: answers that
     the CPU has found, by table and work. `done`: rows of an earlier run that this one goes on.
-    `supports`: the sum of those of frequent patterns, by their work. `part`: of a process that asks
-    its share of the rows once, so that code is compiled: its number, and of how many. `colds`: the
-    seconds of that, by table and work."""
+    `supports`: the sum of those of frequent patterns, by their work. `claims`: the folder in which
+    processes claim rows that ask only once, so that code is compiled. `colds`: the seconds of that,
+    by table and work."""
 
     small: bool = False
     full: bool = False
@@ -48,9 +50,9 @@ class Bench:
     known: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     done: Mapping[tuple[str, str], Row] = field(default_factory=dict)
     supports: dict[str, str] = field(default_factory=dict)
-    part: tuple[int, int] | None = None
+    claims: Path | None = None
     colds: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    _turn: int = 0  # among the rows that the processes share
+    _turn: int = 0  # the number of the row that is next claimed
     _until: float = float("inf")
     _table: str = ""
     _made: dict[Any, Any] = field(default_factory=dict)  # graphs, and their columns
@@ -145,11 +147,9 @@ class Bench:
         if self.late or self._table not in row.table:
             row.trouble = NO_TIME
             return row
-        if self.part is not None:
-            self._turn += 1
-            if self._turn % self.part[1] != self.part[0]:
-                row.trouble = AHEAD
-                return row
+        if self.claims is not None and not self._claimed():
+            row.trouble = AHEAD
+            return row
         self.fill()
         driver = driver_of(db)
         clocks = driver if isinstance(driver, Clocked) else None
@@ -159,7 +159,7 @@ class Bench:
             cold, row.answer, row.kernels = _once(db, ask, clocks)
             settle(db)
             row.cold = self.colds.get(row.key, cold)
-            if self.part is not None:
+            if self.claims is not None:
                 row.trouble = AHEAD
                 return row
             most = memory.peak() if driver is None else pool_bytes(driver.xp)
@@ -176,7 +176,20 @@ class Bench:
             row.trouble = stopped(self.cap)
         except (gd.Error, MemoryError) as error:
             row.trouble = str(error).splitlines()[0]
+        except Exception as error:  # others are measured all the same
+            print_exc()
+            row.trouble = f"{FAILED}: {error!r}"
         return row
+
+    def _claimed(self) -> bool:
+        """Whether this process is the first that comes to a row."""
+        assert self.claims is not None
+        self._turn += 1
+        try:
+            (self.claims / str(self._turn)).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def counted(
         self, table: str, pattern: Pattern, of: Graph, db: gd.Database, labels: Array | None = None

@@ -56,7 +56,7 @@ def run(bench: Bench) -> Iterator[Row]:
         yield from _cost(bench, graph)
     for name, edges, support in bench.few(MINED):
         yield mined(bench, "Kudu: frequent patterns", name, edges, support)
-    if bench.part is None:  # workers compile for themselves
+    if bench.claims is None:  # workers compile for themselves
         yield from _workers(bench, bench.graph("email-Enron"), motifs)
 
 
@@ -171,7 +171,7 @@ def _between(
 
 
 def _cost(bench: Bench, graph: Graph) -> Iterator[Row]:
-    if find_spec("numba") is None or bench.on_gpu or bench.part is not None:
+    if find_spec("numba") is None or bench.on_gpu or bench.claims is not None:
         return
     table = "Kudu: COST"
     for size in (3,) if bench.small else (3, 4, 5):

@@ -22,6 +22,7 @@ PAPERS = {
 RESULTS = "results.json"
 NO_TIME = "no time was left"
 AHEAD = "compiled ahead"
+FAILED = "FAILED"
 # Tables of the same works in several ways.
 COMPARED = (
     "T-DFS: sharing",

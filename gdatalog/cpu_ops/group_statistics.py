@@ -25,7 +25,6 @@ Columns = Sequence[Array]
 Numbers = tuple[Array, bool]  # keys, and whether they are those of floats
 Found = tuple[Array, Array]  # the values, and which of them there are
 Products = Sequence[tuple[int, int]]  # each of columns by number
-BLOCK = 1 << 16  # rows
 COMPILED = 1 << 19  # rows, from which compiled code takes them
 _PRODUCTS = [(0, 1), (0, 0), (1, 1)]  # as compiled code sums them
 
@@ -76,20 +75,13 @@ class Groups:
     def _sums(
         self, columns: Columns, about: Columns, products: Sequence[tuple[int, ...]]
     ) -> Columns:
-        """Sums by group of products of columns, less a value of the group each. Blocks of rows are
-        added one after the other, as their temporary arrays fit into a cache."""
+        """Sums by group of products of columns, less a value of the group each, in the order of the
+        rows."""
+        less = [column - centre[self.of] for column, centre in zip(columns, about, strict=True)]
+        weights = [] if self.weights is None else [self.weights]
         totals = [np.zeros(self.size) for _ in products]
-        for start in range(0, len(self.of), BLOCK):
-            part = slice(start, start + BLOCK)
-            of = self.of[part]
-            less = [
-                column[part] - centre.take(of)
-                for column, centre in zip(columns, about, strict=True)
-            ]
-            for total, places in zip(totals, products, strict=True):
-                factors = [less[at] for at in places]
-                factors += [] if self.weights is None else [self.weights[part]]
-                np.add.at(total, of, reduce(np.multiply, factors))
+        for total, places in zip(totals, products, strict=True):
+            np.add.at(total, self.of, reduce(np.multiply, [*(less[at] for at in places), *weights]))
         return totals
 
     def _by_group(self, columns: Columns) -> ColumnsByGroup | None:
@@ -99,7 +91,8 @@ class Groups:
             return None
         from gdatalog.cpu_ops.compiled_statistics import columns_by_group
 
-        return columns_by_group(self.of, self.size, [column[self.rows] for column in columns])
+        with working_space("grouping", 8 * len(columns) * len(self.of)):
+            return columns_by_group(self.of, self.size, [column[self.rows] for column in columns])
 
     def at_places(self, keys: Array, places: Array) -> tuple[Array, Array]:
         """The keys at each group's place in the order of its keys, and at the next one, if there is

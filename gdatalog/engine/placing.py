@@ -9,6 +9,8 @@ the plan, and depends on sizes only. The GPU is opened when the first stratum go
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+from weakref import WeakMethod
 
 from gdatalog.engine.choose import ARRAYS, looked_at, work_of_rule
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
@@ -36,6 +38,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
+Returned = TypeVar("Returned")
 BYTES = 4  # of a value that is expected
 LIKE, SMALL = 8.0, 1_000  # numbers of rows hold that are off by this factor, or so small
 NOTHING = Expected(0.0, 0.0)
@@ -309,3 +312,15 @@ def _left(rule: CheckedRule, plan: RulePlan, draft: StratumDraft) -> RulePlan:
     if work.on_device(thresholds) < cpu:
         return plan
     return replace(here, left=looked_at(work.looked + work.arrays))
+
+
+def weakly(method: Callable[[str], Returned]) -> Callable[[str], Returned]:
+    """A method of an object that this does not hold; callers do."""
+    known = WeakMethod(method)
+
+    def call(name: str) -> Returned:
+        found = known()
+        assert found is not None
+        return found(name)
+
+    return call

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.frontier import Frontier
-from gdatalog.executors.gather import FOLDED
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink, StepCounts
@@ -47,8 +46,7 @@ class Scan:
 
     def run(self, sink: Sink) -> None:
         """Passes the plan's output to the sink until the sink is full."""
-        if self.count >= FOLDED:
-            sink.expect(self.count)
+        sink.expect(self.count)
         starts = range(0, self.count, PART)
         parts = [range(start, min(start + PART, self.count)) for start in starts]
         if not sink.divisible or len(parts) < 2:

@@ -124,7 +124,7 @@ class FrontierExpansion(FrontierLists):
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
-        choices = [one if isinstance(one, ListEntries) else self.entry(one) for one in given]
+        choices = [self.entry(one) for one in given]
         if len(choices) == 1:
             yield self.frontier, choices[0], None
             return
@@ -318,7 +318,7 @@ class FrontierExpansion(FrontierLists):
             return None
         fewer, numbers = found
         inner = FrontierExpansion(self.walk, fewer, self.sink)
-        choices = [inner.entry(lists) for lists in inner.choices(step)]
+        choices = [inner.entry(lists) for lists in inner.choices(step, plain=True)]
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:

@@ -87,7 +87,6 @@ class Gathering:
         keys, parts = self.table.partials()
         self.table = None
         self._blocks.append((*keys, *parts))
-        self.repeated = True
         self.pending += len(parts[0])
         self._charge()
 
@@ -150,11 +149,13 @@ class Gathering:
     def _folded(self, keys: Columns, size: int, columns: Mapping[str, Array]) -> bool:
         """Aggregates the rows of a chunk in a table, with a place for each possible key. Returns
         False, and changes nothing, if there are too many."""
-        if not (keys and size and self.totals and self.ops.on_device is None):
+        if not (size and self.totals and self.ops.on_device is None):
             return False
         from gdatalog.executors.group_table import group_table
 
         totals, targets = self.totals
+        if not (keys or targets):  # a number of rows
+            return False
         read = [self.ops.evaluate(target, columns, size, self.scope)[0] for target in targets]
         if self.table is None or not self.table.add(keys, tuple(read)):
             most = min(max(self.expected, self.given), self.limits.spare() // PLACE)
@@ -206,7 +207,9 @@ class Gathering:
             return
         crowded = 2 * self._merging() > self.limits.spare()
         few = max(self.limits.chunk, self.settled // 8 if crowded else self.settled)
-        if self.pending > (few if crowded or not self.loose else 8 * few):
+        if self.loose and not crowded:
+            few = max(8 * few, self.expected)
+        if self.pending > few:
             self._merge()
 
     def _spill(self) -> bool:

@@ -44,13 +44,11 @@ class FrontierLists:
         self.walk, self.ops, self.frontier = walk, walk.ops, frontier
         self.met: Frontier | None = None
 
-    def entry(self, lists: Lists) -> ListEntries:
-        """These lists with where each begins and ends."""
-        assert not isinstance(lists, ListRuns)
-        if isinstance(lists, ListEntries):
-            return lists
-        found = self.ops.ranges(lists.level, lists.parents, lists.cuts)
-        return ListEntries(lists.values, *found, source=lists.source)
+    @staticmethod
+    def entry(lists: Lists) -> ListEntries:
+        """Plain lists, with where each begins and ends."""
+        assert isinstance(lists, ListEntries)
+        return lists
 
     def choices(self, step: Join, plain: bool = False) -> list[Lists]:
         """The lists that may be expanded, restricted to the ranges of the cuts; `plain`: for

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 WIDER = 7  # an additional status: a hash table must be enlarged
 STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3  # entries of the state in `printer/worklist.py`
 FIRST_TABLE = 1 << 12
-HERE = 1 << 20  # rows of tries, up to which the first call cannot take long
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +217,20 @@ def run_partitioned(
     """Runs a printed fixpoint's function; returns each relation's blocks of rows.
 
     `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
-    counters, if they count. `first`: the initial number of rows of a worker's block, for tests. The
-    first rows of a single value come on this thread, because waking another one takes longer.
+    counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
+    Little work begins on this thread, because waking another one takes longer.
     """
     printed, limits = run.printed, run.limits
     beside = dict(run.beside)
-    threads = max(1, min(run.settings.workers, len(beside["splits"])))  # a value is one thread's
+    most = 1 if run.little else run.settings.workers
+    threads = max(1, min(most, len(beside["splits"])))  # a value is one thread's
     tally = beside.pop(calls.COUNTS, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
     made = PartitionCalls.of(call, run, rooms, threads)
     workers = made.workers
-    alone = len(beside["splits"]) == 1 and sum(trie.total for trie in run.tries) <= HERE
     for worker in workers:
         worker.account = limits.account
-        worker.begin(first, FIRST_ROOM if alone else 0)
+        worker.begin(first, FIRST_ROOM if run.little else 0)
     counts = [array for name, array in run.beside.items() if name.startswith("counts_")]
     looked = limits.looked
 
@@ -241,7 +240,7 @@ def run_partitioned(
         limits.looked = looked + found + sum(int(array.sum()) for array in counts)
 
     with limits.checking(counting):
-        if alone and workers[0].step():
+        if run.little and workers[0].step():
             check(workers)
         else:
             run_workers(workers, call.control, limits)

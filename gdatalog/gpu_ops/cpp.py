@@ -76,6 +76,7 @@ class Spoken:
     counts: bool = False  # whether tables of counts are used
     teams: bool = False  # whether the tiles of a block may take units together
     team: Team | None = None  # the loops for which they do
+    dealt: int = 0  # how many variables of a team's threads are dealt out
     holds: bool = False  # whether lists are held in shared memory
     entries: bool = False  # whether lanes take units of their own
     lengths: set[str] = field(default_factory=set)  # arrays whose length is read
@@ -153,10 +154,8 @@ class Spoken:
             if name == "next_task" and self.team is not None:
                 table, values = self.team.table, self.team.values
                 own = f"{table}, {table}_own, {table}_n, {values}, {values}_own"
-                words = (
-                    f"t, run, work, team_words, team_keys, {texts[0]}, {own}, {self.team.length}"
-                )
-                return f"next_of_team({words})"
+                words = "t, run, work, team_words, team_numbers, team_table"
+                return f"next_of_team({words}, {texts[0]}, {own}, {self.team.length})"
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -174,7 +173,7 @@ class Spoken:
         if name == "clear_tally" and self.team is not None:
             table, *rest = texts
             more = f"{table}, {table}_n, {', '.join(rest)}"
-            return f"clear_of_team<{self._listed}>(t, work, team_words, {more})"
+            return f"clear_of_team<{self._listed}>(t, work, team_words, team_table, {more})"
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":

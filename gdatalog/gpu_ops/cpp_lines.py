@@ -87,7 +87,7 @@ class CodeEmitter(Spoken):
         if self.team is None:
             self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
             return
-        more = "team_keys", *given, "work.trouble"
+        more = "team_numbers", *given, "work.trouble"
         self._line(f"{length} = add_of_team<{self._listed}>(t, work, {', '.join(more)});")
 
     def _write(self, mine: str, columns: Sequence[str], numbers: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 HALF = 1 << 63
+RESERVED = 1024  # bytes of shared memory that CUDA takes of each block
 # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and others, and two of cudaDeviceAttr.
 _THREADS, _SHARED, _LOCAL, _REGISTERS, _MOST_SHARED = 0, 1, 3, 4, 8
 _PROCESSORS, _ROOM = 16, 97
@@ -128,10 +129,9 @@ class CupyKernel:
             stream, address = self._stream().ptr, packed.address
             self._launch(self._pointer, blocks, 1, 1, threads, 1, 1, shared, stream, address, 0)
 
-    @property
-    def room(self) -> tuple[int, int, int]:
-        """The bytes of shared memory that a block may ask for, the most threads of a block, and the
-        number of multiprocessors."""
+    def room(self, blocks: int) -> tuple[int, int, int]:
+        """The bytes of shared memory that each of so many blocks of a multiprocessor may ask for,
+        the most threads of a block, and the number of multiprocessors."""
         most, own = (
             int(self._cuda.driver.funcGetAttribute(attribute, self._pointer))
             for attribute in (_THREADS, _SHARED)
@@ -141,7 +141,7 @@ class CupyKernel:
         room, processors = (
             int(runtime.deviceGetAttribute(attribute, device)) for attribute in (_ROOM, _PROCESSORS)
         )
-        return room - own, most, processors
+        return (room + RESERVED) // blocks - own - RESERVED, most, processors
 
     def enlarge(self, shared: int) -> None:
         """Allows launches to ask for so many bytes of shared memory."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
-from gdatalog.gpu_ops.kernels import LEVEL_TILE, TYPES
+from gdatalog.gpu_ops.kernels import EACH, LEVEL_EACH, THREADS, TYPES, WAVES, tile_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
 from gdatalog.gpu_ops.rows import Array, Arrays
@@ -200,10 +200,11 @@ class FusedLevel:
         if self._ends is None:
             self._starts, self._ends = (xp.empty(rows, dtype=kind) for kind in self._types)
             self._sources = [xp.empty(rows, dtype=xp.uint8)] * (len(self.choices) > 1)
-            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // LEVEL_TILE, dtype=xp.int32)
+            self._cuts = xp.empty(1 + min(self.most, AT_ONCE) // THREADS, dtype=xp.int32)
             outs = [self._starts, *self._sources, self._ends, self._cuts, len(self._cuts)]
             args = [*self._taken(self._texts.lists), *outs, ops.state_of(rows), *self._size]
-            ops.kernels.launch(self._texts.lists.text, "lists_of_rows", {}, rows, args)
+            text, tile = self._texts.lists.text, tile_of(rows, EACH)
+            ops.kernels.launch(text, "lists_of_rows", {}, rows, args, 1, tile)
         found = [self._ends, self._cuts, len(self._cuts), self._starts]
         return [*found, *self._sources, *self._taken(self._texts.level)]
 
@@ -251,7 +252,8 @@ class FusedLevel:
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
-        ops.kernels.launch(text, "expand_level", {}, most, args)
+        waves = WAVES if self._texts.level.whole else 1  # else blocks wait for each other
+        ops.kernels.launch(text, "expand_level", {}, most, args, waves, tile_of(most, LEVEL_EACH))
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows
@@ -319,7 +321,7 @@ class FusedLevel:
         most, start = min(self.most, AT_ONCE), 0
         while True:
             these = [*args, counts, start, most, *self._size]
-            self.ops.kernels.launch(text, "count_level", {}, most, these)
+            self.ops.kernels.launch(text, "count_level", {}, most, these, WAVES, THREADS)
             start += most
             if sizes is not None and known:
                 first, self.total = sizes.kept, sizes.total

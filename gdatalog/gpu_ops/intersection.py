@@ -9,14 +9,12 @@ from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.fused_level import FusedLevel, UncountedRows
-from gdatalog.gpu_ops.kernels import text_of, type_of
+from gdatalog.gpu_ops.kernels import TILE, text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
-_NEAR = {
-    "look_up_sorted": '#include "sorted.cuh"\n',
-    "look_up_pairs": '#include "sorted_pairs.cuh"\n',
-}
+_SORTED, _PAIRS = '#include "sorted.cuh"\n', '#include "sorted_pairs.cuh"\n'
+_OF_BLOCK = {_SORTED: 4 * TILE, _PAIRS: TILE}  # keys; warps take runs of them, as in sorted.cuh
 STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 
@@ -31,7 +29,7 @@ class Searches(ExpressionOperations):
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
         place = self.place_of(len(level))
         if level.dense_index() is None:
-            found = self._near("look_up_sorted", level, values, place, None)
+            found = self._looked_up("look_up_sorted", _SORTED, level, values, None)
             if found is not None:
                 return found
         return self._searched(level, None, values, place, None)
@@ -39,26 +37,25 @@ class Searches(ExpressionOperations):
     def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
         """Positions of values in their parents' lists, -1 if absent."""
         place = self.place_of(len(level))
-        found = self._near("look_up_pairs", level, values, place, parents)
+        found = self._looked_up("look_up_pairs", _PAIRS, level, values, parents)
         return self._searched(level, parents, values, place, None) if found is None else found
 
-    def _near(
-        self, name: str, level: TrieLevel, values: Array, place: Any, parents: Array | None
+    def _looked_up(
+        self, name: str, text: str, level: TrieLevel, values: Array, parents: Array | None
     ) -> Array | None:
-        """Looks values up in lists that blocks take into shared memory; None while that kernel is
-        compiled."""
-        if not len(values):
+        """Looks values up by a kernel for their types; None while it is compiled."""
+        xp, size = self.xp, len(values)
+        if not size:
             return None
-        xp = self.xp
-        found, sought = xp.empty(len(values), place), xp.ascontiguousarray(values)
+        found, sought = xp.empty(size, self.place_of(len(level))), xp.ascontiguousarray(values)
         arrays = {"PLACE": found, "VALUE": level.values, "KEY": sought}
         if parents is not None:
             arrays |= {"OFFSET": level.offsets, "PARENT": xp.ascontiguousarray(parents)}
-        types, text = {name: type_of(array) for name, array in arrays.items()}, _NEAR[name]
+        types = {name: type_of(array) for name, array in arrays.items()}
         if not self.kernels.soon(text_of(types, text), name):
             return None
-        sizes = [len(level)] * (parents is None) + [len(values)]
-        self.kernels.launch(text, name, types, len(values), [*arrays.values(), *sizes])
+        args = [*arrays.values(), *[len(level)] * (parents is None), size]
+        self.kernels.launch(text, name, types, size, args, 64, _OF_BLOCK[text])
         return found
 
     def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, LEVEL_TILE, type_of
+from gdatalog.gpu_ops.kernels import LEVEL_BLOCKS, LEVEL_EACH, type_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import (
@@ -102,14 +103,15 @@ class ListsText(GivenArrays):
                 f"    {sources}ARRAY({positions[1]}) ends, ARRAY(i32) cuts, i64 known,",
                 "    ARRAY(i64) state, i64 most, ARRAY(const i64) ahead) {",
                 "    const i64 size = rows_of_level(most, ahead);",
-                "    const i64 tiles = (size + TILE - 1) / TILE;",
+                "    const int each = entries_each(size), step = THREADS * each;",
+                "    const i64 tiles = (size + step - 1) / step;",
                 "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
                 "        i64 sums[EACH], lengths[EACH];",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            sums[i] = 0;",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 "            i64 start;",
                 *["            int source = 0;"] * more,
                 *(f"            {line}" for line in lines),
@@ -120,12 +122,12 @@ class ListsText(GivenArrays):
                 "        running_sums(sums, state, tile, tiles);",
                 "#pragma unroll",
                 "        for (int i = 0; i < EACH; i++) {",
-                "            const i64 at = tile * TILE + place_in_tile(i);",
+                "            const i64 at = tile * step + place_in_tile(i, each);",
                 "            const i64 begin = sums[i] - lengths[i];",
-                "            if (at >= size) continue;",
+                "            if (i >= each || at >= size) continue;",
                 f"            ends[at] = ({positions[1]})sums[i];",
-                f"            i64 cut = (begin + {LEVEL_TILE} - 1) / {LEVEL_TILE};",
-                f"            for (; cut < known && cut * {LEVEL_TILE} < sums[i]; cut++)",
+                "            i64 cut = (begin + THREADS - 1) / THREADS;",
+                "            for (; cut < known && cut * THREADS < sums[i]; cut++)",
                 "                cuts[cut] = (i32)at;",
                 "        }",
                 "    }",
@@ -185,16 +187,17 @@ class LevelText(GivenArrays):
         super().__init__(given)
         self._positions = positions
         self.places: list[int] = []
-        self.looks: list[str] = []
-        self._held: list[str] = []  # what is found out once for a row of a tile
         self._lists = len(choices) - 1  # in which values are looked up
-        self._many = self._lists > 0
-        self._whole = not (self._many or others or tests)  # all entries remain
+        self.whole = not (self._lists or others or tests)  # all entries remain
+        self._held: list[str] = []  # what a block finds out once for a row
+        self._first: list[str] = []  # what reads an entry, and tests it
+        self._looks: list[str] = []  # what looks it up then
+        self._together = ""  # the lists in which all entries of a thread are looked up together
         self._own(choices)
         for op, column in tests:
             test = "==" if op == "=" else op
-            self.looks.append(f"if (!(key {test} (i64){self.entry(column, 'r')})) continue;")
-        for number in range(len(choices) - 1):
+            self._first.append(f"if (!(key {test} (i64){self.entry(column, 'r')})) continue;")
+        for number in range(self._lists):
             self._in_choice(number, choices[number], choices[number + 1])
         for number, lookup in enumerate(others, len(choices)):
             self._in_root(number, lookup)
@@ -204,87 +207,91 @@ class LevelText(GivenArrays):
         """The value of an entry, and its position."""
         arrays = [self.array(choice.lists.values) for choice in choices]
         kinds = {type_of(choice.lists.values) for choice in choices}
-        kind = kinds.pop() if len(kinds) == 1 else "i64"
-        value = f"({kind}){arrays[-1]}[position]"
-        for number in reversed(range(len(choices) - 1)):
+        self._key = kinds.pop() if len(kinds) == 1 else "i64"
+        value = f"({self._key}){arrays[-1]}[position]"
+        for number in reversed(range(self._lists)):
             if arrays[number:] != arrays[-1:] * (len(choices) - number):
-                value = f"source == {number} ? ({kind}){arrays[number]}[position] : {value}"
-        self.looks.append(f"const {kind} key = {value};")
+                value = f"source == {number} ? ({self._key}){arrays[number]}[position] : {value}"
+        self._first.append(f"const {self._key} key = {value};")
         for number, choice in enumerate(choices):
             if choice.lookup.wanted:
                 self.places.append(number)
-                when = f"if (source == {number}) " if self._many else ""
-                self.looks.append(f"{when}at{number}[i] = position;")
+                when = f"if (source == {number}) " if self._lists else ""
+                self._first.append(f"{when}place{number}[i] = position;")
 
     def _in_choice(self, number: int, low: Choice, high: Choice) -> None:
         """Looks a value up in one more of its row's choices: the next that is not its own."""
-        at, later = f"place{number}", f"source <= {number}"
-        lists = [f"if ({later}) {{", *self._list_of(high), "} else {", *self._list_of(low), "}"]
+        later = f"source <= {number}"
+        lists = [
+            f"i64 low{number}, high{number};",
+            f"if ({later}) {{",
+            *self._list_of(number, high),
+            "} else {",
+            *self._list_of(number, low),
+            "}",
+        ]
         if number < HELD_LISTS:
-            self._held += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
-            self._held += [f"    lows{number}[near] = low, highs{number}[near] = high;", "}"]
-            self.looks.append(f"const i64 low{number} = lows{number}[near];")
-            self.looks.append(f"const i64 high{number} = highs{number}[near];")
+            self._held += [
+                *lists,
+                f"lows{number}[near] = low{number}, highs{number}[near] = high{number};",
+            ]
+            lists = [
+                f"const i64 low{number} = lows{number}[near], high{number} = highs{number}[near];"
+            ]
+        arrays = [self.array(choice.lookup.level.values) for choice in (high, low)]
+        at, same = f"at{number}", arrays[0] == arrays[1]
+        if same and number == 0:
+            self._together = arrays[0]
+            self._looks.append(f"const i64 {at} = from[i];")
         else:
-            self.looks.append(f"i64 low{number}, high{number};")
-            self.looks += ["{", "    i64 low, high;", *(f"    {line}" for line in lists)]
-            self.looks += [f"    low{number} = low, high{number} = high;", "}"]
-        finds = []
-        for choice in (high, low):
-            values = self.array(choice.lookup.level.values)
-            finds.append(f"find({values}, low{number}, high{number}, key)")
-        find = finds[0] if finds[0] == finds[1] else f"{later} ? {finds[0]} : {finds[1]}"
-        self.looks += [f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
+            finds = [f"find({array}, low{number}, high{number}, key)" for array in arrays]
+            find = finds[0] if same else f"{later} ? {finds[0]} : {finds[1]}"
+            self._looks += [*lists, f"const i64 {at} = {find};", f"if ({at} < 0) continue;"]
         for when, which, choice in (("", number + 1, high), ("!", number, low)):
             if choice.lookup.wanted:
-                self.looks.append(f"if ({when}({later})) at{which}[i] = {at};")
+                self._looks.append(f"if ({when}({later})) place{which}[i] = {at};")
 
-    def _list_of(self, choice: Choice) -> list[str]:
+    def _list_of(self, number: int, choice: Choice) -> list[str]:
         """The lines that find the list of a choice of the row `r`."""
         lists, lookup = choice.lists, choice.lookup
         if isinstance(lists, ListRuns):
             assert lists.lows is not None and lists.highs is not None
             lows, highs = self.array(lists.lows), self.array(lists.highs)
-            return [f"    low = {lows}[r], high = {highs}[r];"]
+            return [f"    low{number} = {lows}[r], high{number} = {highs}[r];"]
         offsets, parent = self.array(lookup.level.offsets), self.entry(lookup.parents, "r")
         return [
             f"    const i64 parent = {parent};",
-            f"    low = {offsets}[parent], high = {offsets}[parent + 1];",
+            f"    low{number} = {offsets}[parent], high{number} = {offsets}[parent + 1];",
         ]
 
     def _in_root(self, number: int, lookup: Lookup) -> None:
         """Looks a value up in the root's list."""
         search = self.place(lookup.level, "key")
-        self.looks += [f"const i64 place{number} = {search};", f"if (place{number} < 0) continue;"]
+        self._looks += [f"const i64 at{number} = {search};", f"if (at{number} < 0) continue;"]
         if lookup.wanted:
             self.places.append(number)
-            self.looks.append(f"at{number}[i] = place{number};")
+            self._looks.append(f"place{number}[i] = at{number};")
 
     def expanding(self, value: str, places: Sequence[str]) -> str:
         """The source of the kernel that writes the rows that remain, with their values and places,
         of these types."""
         outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
-        held = [f"{kind} at{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
-        to = "begin - from + place_in_tile(i)" if self._whole else "to[i]"
+        found = [f"{kind} place{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
         lines = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
-            *(_ALL_KEPT if self._whole else _TAKEN_TILES),
+            "    const int each = entries_each(stop - begins), step = THREADS * each;",
+            *(_ALL_KEPT if self.whole else _TAKEN_TILES),
             *_TILE,
-            f"        i32 row[EACH]; {value} value[EACH]; bool keep[EACH]; {' '.join(held)}",
-            "        for (int i = 0; i < EACH; i++) keep[i] = false;",
-            *self._each_entry(
-                True, ("row[i] = (i32)r;", f"value[i] = ({value})key;", "keep[i] = true;")
-            ),
-            *(() if self._whole else _PLACES),
+            f"        u32 keep = 0; {' '.join(found)}",
+            *self._each_entry(True, "keep |= 1u << i;"),
+            *(() if self.whole else _PLACES),
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
-            "            if (!keep[i]) continue;",
-            f"            const i64 at = {to};",
-            *(() if self._whole else _NO_ROOM),
-            "            rows_out[at] = row[i];",
-            "            values_out[at] = value[i];",
-            *(f"            out{n}[at] = at{n}[i];" for n in self.places),
+            "            const bool kept = keep >> i & 1u;",
+            *(_KNOWN_PLACE if self.whole else _PLACE),
+            f"            rows_out[to] = rows_in[i], values_out[to] = ({value})keys[i];",
+            *(f"            out{n}[to] = place{n}[i];" for n in self.places),
             "        }",
             "    }",
             "}",
@@ -298,9 +305,11 @@ class LevelText(GivenArrays):
             *self._begin("count_level", ["ARRAY(i64) counts"]),
             f"    if (thread_of_grid() == 0) counts[{'rows' if by_row else '1'}] = total;",
             "    i64 found = 0;",
+            "    const int each = entries_of_held(stop - begins, rows, total);",
+            "    const int step = THREADS * each;",
             *_TILES,
             *_TILE,
-            *self._each_entry(False, ("atomic_add(counts, r, 1);" if by_row else "found++;",)),
+            *self._each_entry(False, "atomic_add(counts, r, 1);" if by_row else "found++;"),
             "    }",
         ]
         if not by_row:
@@ -311,25 +320,60 @@ class LevelText(GivenArrays):
             ]
         return "\n".join([*lines, "}"]) + "\n"
 
-    def _each_entry(self, placed: bool, kept: Sequence[str]) -> list[str]:
+    def _each_entry(self, placed: bool, kept: str) -> list[str]:
         """The lines that look each value of a tile up, with or without its places, and what becomes
         of one that remains."""
-        looks = self.looks if placed else [one for one in self.looks if "[i] = " not in one]
-        source = ["const int source = sources[r];"] * self._many
-        rows = []
+        source = ["const int source = sources[r];"] * (self._lists > 0)
+        first, looks = (
+            [line for line in lines if placed or not _PLACED.match(line)]
+            for lines in (self._first, self._looks)
+        )
+        start, held, own, there = self._positions[0], [], [], "left >> i & 1u"
         if self._held:
-            rows = [
-                "for (int near = thread_of_block(); near < held; near += THREADS) {",
-                "    const i64 r = first + near;",
-                *(f"    {line}" for line in (*source, *self._held)),
-                "}",
-                "block_sync();",
+            held = [
+                "            for (int near = thread_of_block(); near < held; near += THREADS) {",
+                "                // a row without entries may have no node",
+                "                const int begins_at = near > 0 ? bounds[near - 1] : done;",
+                "                if (bounds[near] <= begins_at) continue;",
+                "                const i32 r = first + near;",
+                *(f"                {line}" for line in (*source, *self._held)),
+                "            }",
+                "            block_sync();",
             ]
+        if self._together:
+            own = [f"            {start} from[EACH], until[EACH];"]
+            first = [*first, "from[i] = lows0[near], until[i] = highs0[near];"]
+            there = f"from[i] < until[i] && +{self._together}[from[i]] == keys[i]"
+        else:
+            first = [*first, "left |= 1u << i;"]
+        near = ["const int near = r - first;"] * any("near" in line for line in looks)
+        known = [
+            f"if (!({there})) continue;",
+            "const i32 r = rows_in[i];",
+            *near,
+            f"const {self._key} key = keys[i];",
+            *source,
+        ]
         return [
+            f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
             *_ROWS,
-            *(f"            {line}" for line in rows),
+            *held,
+            "            const int covered = bounds[held - 1];",
+            "            int near = 0;  // the row of the entry before",
+            *(own or ["            u32 left = 0;  // entries of these rows"]),
+            "#pragma unroll",
+            "            for (int i = 0; i < EACH; i++) {",
+            *["                from[i] = until[i] = 0;"] * bool(own),
             *_ENTRY,
-            *(f"                {line}" for line in (*source, *looks, *kept)),
+            f"                const {start} position = origins[near] + own;",
+            *(f"                {line}" for line in (*source, *first)),
+            "                rows_in[i] = r, keys[i] = key;",
+            "            }",
+            *[f"            lower_of_each({self._together}, keys, from, until);"] * bool(own),
+            "#pragma unroll",
+            "            for (int i = 0; i < EACH; i++) {",
+            *(f"                {line}" for line in (*known, *looks, kept)),
+            "            }",
             *_ROWS_END,
         ]
 
@@ -337,81 +381,89 @@ class LevelText(GivenArrays):
         start, end = self._positions
         params = [f"ARRAY(const {end}) ends", "ARRAY(const i32) cuts", "i64 known"]
         params.append(f"ARRAY(const {start}) starts")
-        params += ["ARRAY(const u8) sources"] * self._many
+        params += ["ARRAY(const u8) sources"] * (self._lists > 0)
+        held = [
+            f"    SHARED({start}, {name}{number}, HELD);"
+            for number in range(min(self._lists, HELD_LISTS))
+            for name in ("lows", "highs")
+        ]
         return [
             f"#define EACH {LEVEL_EACH}",
             '#include "search.cuh"',
             '#include "tile.cuh"',
             f"KERNEL_OF_BLOCKS({LEVEL_BLOCKS}, {name})(",
             f"    {', '.join([*params, *self.params, *outs])},",
-            f"    {room}i64 from, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
+            f"    {room}i64 begins, i64 most, i64 most_rows, ARRAY(const i64) ahead) {{",
             "    SHARED(i32, bounds, HELD);",
             f"    SHARED({start}, origins, HELD);",
-            *(
-                f"    SHARED({start}, {name}{number}, HELD);"
-                for number in range(min(self._lists, HELD_LISTS))
-                for name in ("lows", "highs")
-            ),
-            "    const i64 rows = rows_of_level(most_rows, ahead);",
+            *held,
+            "    const i32 rows = (i32)rows_of_level(most_rows, ahead);",
             "    const i64 total = rows > 0 ? ends[rows - 1] : 0;",
-            "    i64 stop = total - from < most ? total : from + most;",
+            "    const bool even = begins % THREADS == 0;",
+            "    i64 stop = total - begins < most ? total : begins + most;",
         ]
 
 
+_PLACED = re.compile(r"(if \(.*\) )?place\d+\[i\] = ")
 # Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
 # of earlier tiles.
 _TILES = (
-    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - begins + step - 1) / step;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
 )
 _TAKEN_TILES = (
-    "    const i64 tiles = (stop - from + TILE - 1) / TILE;",
+    "    const i64 tiles = (stop - begins + step - 1) / step;",
     "    if (thread_of_grid() == 0) state[3] = total;",
-    "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
+    "    TakenTile taken = {0, 0};",
+    "    take_ahead(state, taken);",
+    "    for (i64 tile; (tile = taken_tile(taken)) < tiles;) {",
+    "        take_ahead(state, taken);",
 )
 # If all entries remain, their places are known.
 _ALL_KEPT = (
     "    if (thread_of_grid() == 0) {",
-    "        state[1] = stop - from, state[3] = total;",
-    "        if (stop - from > room) state[2] = from + room;",
+    "        state[1] = stop - begins, state[3] = total;",
+    "        if (stop - begins > room) state[2] = begins + room;",
     "    }",
-    "    if (stop - from > room) stop = from + room;",
+    "    if (stop - begins > room) stop = begins + room;",
     *_TILES,
 )
+_KNOWN_PLACE = (
+    "            if (!kept) continue;",
+    "            const i64 to = begin - begins + place_in_tile(i, each);",
+)
 # Else they follow those that blocks of earlier tiles keep.
-_PLACES = ("        i64 to[EACH];", "        places_of_kept(keep, to, state, tile, tiles);")
-_NO_ROOM = (
-    "            if (at >= room) {  // the next launch begins with the first of these",
-    "                if (at == room) store_relaxed(state, 2, begin + place_in_tile(i));",
+_PLACES = ("        i64 next = place_of_kept(keep, state, tile, tiles);",)
+_PLACE = (
+    "            const i64 to = take_place(next, kept);",
+    "            if (!kept) continue;",
+    "            if (to >= room) {  // the next launch begins with the first of these",
+    "                if (to == room) store_relaxed(state, 2, begin + place_in_tile(i, each));",
     "                continue;",
     "            }",
 )
 _TILE = (
-    "        const i64 begin = from + tile * TILE;",
-    "        const i64 end = begin + TILE < stop ? begin + TILE : stop;",
-    "        i64 first = row_of_tile(ends, cuts, known, rows, begin, total);",
+    "        const i64 begin = begins + tile * step;",
+    "        const int size = stop - begin < step ? (int)(stop - begin) : step;",
+    "        i32 first = row_of_tile(ends, cuts, known, even, rows, begin, total);",
+    "        const i32 last = last_row_of_tile(cuts, known, even, rows, begin + step, total);",
 )
 # Takes a tile's rows, so many at a time as there is shared memory for.
 _ROWS = (
-    "        for (int done = 0; begin + done < end;) {",
-    "            const int held = ",
-    "                rows_of_tile(ends, starts, bounds, origins, rows, first, begin, end);",
+    "        for (int done = 0; done < size;) {",
+    "            const int held =",
+    "                rows_of_tile(ends, starts, bounds, origins, rows, first, last, begin, size);",
+)
+_ROWS_END = (
+    "            if (covered < size)",
+    "                first = (i32)row_by_block(ends, first + held, rows, begin + covered);",
+    "            done = covered;",
+    "        }",
 )
 # Finds the row and the position of a thread's entry.
 _ENTRY = (
-    "            const int covered = bounds[held - 1];",
-    "            int near = 0;  // the row of the entry before",
-    "#pragma unroll",
-    "            for (int i = 0; i < EACH; i++) {",
-    "                const int own = place_in_tile(i);",
-    "                if (own < done || own >= covered) continue;",
+    "                const int own = place_in_tile(i, each);",
+    "                if (i >= each || own < done || own >= covered) continue;",
     "                near = row_in_tile(bounds, near, held, own);",
-    "                const i64 r = first + near, position = origins[near] + own;",
-)
-_ROWS_END = (
-    "            }",
-    "            if (begin + covered < end)",
-    "                first = row_by_block(ends, first + held, rows, begin + covered);",
-    "            done = covered;",
-    "        }",
+    "                const i32 r = first + near;",
 )

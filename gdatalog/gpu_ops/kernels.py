@@ -28,9 +28,16 @@ THREADS = 256  # of a block, as in search.cuh
 EACH = 4  # entries of a thread in a tile, as in search.cuh
 TILE = EACH * THREADS  # entries that a block takes at a time
 LEVEL_EACH = 8  # the same in a level's kernels, which read more of an entry
-LEVEL_TILE = LEVEL_EACH * THREADS
+SPREAD = 256  # tiles, below which threads have fewer entries each in a level's kernels
 LEVEL_BLOCKS = 5  # of these kernels, at least, that a multiprocessor has registers for
+WAVES = 4  # of blocks that do not wait for each other
 TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+
+
+def tile_of(size: int, most: int) -> int:
+    """The entries of a tile of a level's kernels (`entries_each` in search.cuh); `most`: of each
+    thread."""
+    return THREADS * max(1, min(most, -(-size // (THREADS * SPREAD))))
 
 
 def type_of(array: Array) -> str:
@@ -91,14 +98,23 @@ class Kernels:
         return self.driver.kernels(whole(text), [name], f"the kernel {name}")[name]
 
     def launch(
-        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
+        self,
+        text: str,
+        name: str,
+        types: dict[str, str],
+        size: int,
+        args: Sequence[Array | float],
+        waves: int = 1,
+        of_block: int = TILE,
     ) -> None:
-        """Launches a block for each TILE of `size` entries, but no more than run at once.
+        """Launches a block for so many of `size` entries, but no more than run at once, or `waves`
+        times as many: if blocks do not wait for each other, those of one multiprocessor then start
+        as others end.
 
         `types` defines the names of types that the source does not define.
         """
         kernel = self.kernel(text_of(types, text), name)
-        blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
+        blocks = max(1, min(-(-size // of_block), waves * kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
 
 

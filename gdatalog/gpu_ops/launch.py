@@ -43,7 +43,7 @@ from gdatalog.gpu_ops.control_words import (
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.cupy_kernel import CupyKernel
 from gdatalog.gpu_ops.kept_lists import kept_lists, turned
-from gdatalog.gpu_ops.loops import HOLDING, RESIDENT, LoopKernel
+from gdatalog.gpu_ops.loops import HOLDING, RESIDENT, TEAMS, LoopKernel
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
@@ -63,9 +63,8 @@ Launched = tuple[Array, Any]
 Steps = Generator[Launched, Any, Found]
 STOP = (Word.STOP,), int(Reason.STOPPED)  # what `driver.wait` writes to end a kernel
 
-TEAMS = 2  # of a multiprocessor: while some wait for each other's tiles, others work
 OF_TILE = 64  # entries: if tiles that hold lists had fewer, there are fewer tiles
-TAKEN = 1280  # bytes of shared memory that a block takes besides its table
+ALIGNED = 128  # bytes: shared memory is given to blocks in multiples of it
 PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
@@ -204,8 +203,8 @@ class Launch:
         loops, kernel = self.loops, self.kernel
         for table in (each for each in loops.scratch if each.name == loops.table):
             size = scratch_length(table, tries) * np.dtype(DTYPES[table.type]).itemsize
-            room, threads, processors = kernel.room
-            size = min(-(-size // 16) * 16, (room // TEAMS - TAKEN) // 16 * 16)
+            room, threads, processors = kernel.room(TEAMS)
+            size = min(-(-size // 16) * 16, room // ALIGNED * ALIGNED)
             large = self._rows_of_unit(tries, rows) >= self.thresholds.team_unit
             if size > 0 and loops.printed.parallel and large:
                 kernel.enlarge(size)

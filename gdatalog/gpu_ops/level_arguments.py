@@ -20,7 +20,7 @@ from gdatalog.storage.trie import (
 
 class LevelArguments:
     """`values`: the arrays and numbers. `shape`: levels of the same shape have the same kernels;
-    it says which arrays are the same ones."""
+    it says which arrays are the same ones, as numbers, and what they are, as anything else."""
 
     def __init__(
         self, choices: Sequence[Choice], others: Sequence[Lookup], tests: ValueTests
@@ -31,7 +31,7 @@ class LevelArguments:
         for choice in choices:
             self._choice(choice)
         for lookup in others:
-            self._shape.append(lookup.wanted)
+            self._shape.append(str(lookup.wanted))
             self._root(lookup.level)
         for op, column in tests:
             self._shape.append(op)
@@ -57,7 +57,7 @@ class LevelArguments:
 
     def _choice(self, choice: Choice) -> None:
         lists, lookup = choice.lists, choice.lookup
-        self._shape += [type(lists), lookup.wanted]
+        self._shape += [type(lists), str(lookup.wanted)]
         self._array(lists.values)
         if isinstance(lists, ListEntries):
             self._array(lists.starts)
@@ -76,6 +76,7 @@ class LevelArguments:
                 self._shape.append(op)
                 self._column(bounds)
         if lookup.parents is not None:
+            self._shape.append(Lookup)
             self._array(lookup.level.values)
             self._array(lookup.level.offsets)
             self._column(lookup.parents)
@@ -86,7 +87,7 @@ class LevelArguments:
             self._root(column.level)
             column = column.values
         if isinstance(column, Through):
-            self._shape.append(len(column.rows))
+            self._shape.append((Through, len(column.rows)))
             for rows in column.rows:
                 self._array(rows)
             column = column.values
@@ -99,6 +100,7 @@ class LevelArguments:
             self._number(level.values, "size", len(level))
             return
         least, index = dense
+        self._shape.append("dense")
         self._array(index)
         self._number(index, "least", least)
         self._number(index, "size", len(index))

@@ -16,7 +16,6 @@ from gdatalog.calls import Block
 from gdatalog.errors import Error
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS
 from gdatalog.gpu_ops.fused_level import AT_ONCE
-from gdatalog.gpu_ops.kernels import TILE
 from gdatalog.gpu_ops.launch import WHOLE, Part, Steps
 from gdatalog.gpu_ops.level_notes import LevelNotes, NotRecorded
 from gdatalog.gpu_ops.rows import Arrays
@@ -66,7 +65,7 @@ class PreparedLevels:
 
         def launch() -> None:
             nonlocal reader
-            notes.replay(self.ops.zeros, TILE)
+            notes.replay(self.ops.zeros, self.ops.state_words)
             run()
             if not notes.counts:
                 raise NotRecorded

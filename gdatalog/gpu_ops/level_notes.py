@@ -51,11 +51,11 @@ class LevelNotes:
         """Whether all that a recorded run needs is noted."""
         return not self._broken and bool(self.sizes) and all(e.total >= 0 for e in self.sizes)
 
-    def replay(self, zeros: Callable[[int], Array], tile: int) -> None:
+    def replay(self, zeros: Callable[[int], Array], state: Callable[[int], int]) -> None:
         """From now on a run gets what was noted. `zeros`: makes memory for the states of tiles,
-        cleared in one go."""
+        cleared in one go; `state`: how many words that of so many entries has."""
         self.replays, self._at, self._read, self._used = True, 0, 0, 0
-        words = (16 + (e.rows + e.kept + e.total) // tile for e in self.sizes)
+        words = (2 + state(e.rows) + state(e.kept) + state(e.total) for e in self.sizes)
         self._zeros = zeros(sum(words))
 
     def next(self, kernel: object, rows: int, bound: int) -> LevelSizes:

@@ -26,6 +26,9 @@ from gdatalog.records import dataclass
 
 # Blocks of a multiprocessor that loops are compiled for, and those that hold lists.
 RESIDENT, HOLDING = 8, 10
+# Teams of a multiprocessor: while some wait for each other's tiles, others work. And their threads.
+TEAMS = 2
+OF_TEAMS = 768
 _RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.
@@ -60,7 +63,10 @@ finish:
 
 _TEAM = (
     "    SHARED(i64, team_words, TEAM_WORDS);",
-    "    SHARED(u32, team_keys, 1);",
+    "    SHARED(u32, team_numbers, TEAM_NUMBERS);",
+    f"    SHARED(i64, team_sums, {OF_TEAMS // TEAMS} / LANES);",
+    f"    SHARED(i64, team_ends, {OF_TEAMS // TEAMS});",
+    f"    SHARED(i64, team_origins, {OF_TEAMS // TEAMS});",
     "    ROOM(u8, team_table, team);",
     "    const i64 place = place_of_team<LANES>(team);",
 )
@@ -176,15 +182,17 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
     tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
     none = ", ".join("-1" for _ in buffers)
+    dealt = f"{translation.dealt} * {OF_TEAMS // TEAMS}"
     hashed = any(a.name == "known" or a.kind in ("spans", "keys") for a in printed.arguments)
-    # Loops that count wait for loads: more warps are worth more than all registers. Not those that
-    # keep tables of counts: a team is one large block, and few tables fit into the caches.
+    # Loops that count wait for loads: more warps are worth more than all registers. Of those that
+    # keep tables of counts, only teams: few tables fit into the caches.
     tables = any(argument.kind in ("tally", "tallied") for argument in scratch)
     bounded = translation.entries or (printed.single and not tables)
     resident = HOLDING if turned else RESIDENT
-    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n"
+    bounds = f"#define BOUNDS __launch_bounds__({THREADS}, {resident})\n" * bounded
+    bounds = f"#define BOUNDS __launch_bounds__({OF_TEAMS})\n" if team else bounds
     lines = [
-        bounds * bounded + '#include "hashing.cuh"\n' * hashed,
+        bounds + '#include "hashing.cuh"\n' * hashed,
         _HEAD + '#include "teams.cuh"\n' * bool(team),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
@@ -193,6 +201,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *_top(translation.root, inputs),
         *([f"    SHARED(u32, tails, {tails});"] if tails else []),
         *(_TEAM if team else []),
+        *([f"    SHARED(i64, team_dealt, {dealt});"] if translation.dealt else []),
         *(_HOLDS if turned or translation.holds else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_part(name, inputs[name]) for name in given),
@@ -201,7 +210,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         *translation.declarations(), *give, "    bool gives = false;",
         *([_OF_ROUND] if given else []),
         _START.rstrip("\n"),
-        *([f"    auto {team.table} = open_team(run, work, team_words, team_keys, team_table, "
+        *([f"    auto {team.table} = open_team(run, work, team_words, team_numbers, team_table, "
            f"{team.table}_far, {team.table}_n);"] if team else []),
         *body,
         _END.replace("finish:\n", _FINISH) if buffers else _END,

@@ -20,7 +20,7 @@ from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.elementwise import HEAD
 from gdatalog.gpu_ops.graph import DeviceGraph
-from gdatalog.gpu_ops.kernels import TILE, Kernels, type_of
+from gdatalog.gpu_ops.kernels import SPREAD, THREADS, TILE, Kernels, type_of
 from gdatalog.gpu_ops.level_notes import LevelNotes
 from gdatalog.overhead import spending
 from gdatalog.records import cached_property
@@ -97,7 +97,12 @@ class Arrays:
 
     def state_of(self, size: int) -> Array:
         """The initial state of sums over the tiles of `size` entries (search.cuh)."""
-        return self.cleared(HEAD + -(-size // TILE))
+        return self.cleared(self.state_words(size))
+
+    @staticmethod
+    def state_words(size: int) -> int:
+        """How many words that is."""
+        return HEAD + max(-(-size // TILE), min(-(-size // THREADS), SPREAD))
 
     def cleared(self, words: int) -> Array:
         """So many zeros."""

@@ -15,7 +15,8 @@ from gdatalog.gpu_ops.heads import PURE
 from gdatalog.gpu_ops.steady import calls_in
 from gdatalog.records import dataclass
 
-_OUTSIDE = PURE | {"clear_tally", "few_keys", "first_turn", "last_turn"}
+_OUTSIDE = PURE | {"clear_tally", "few_keys", "first_turn", "last_turn", "parent_of"}
+ONE_TURN = {"range(1)", "range(c0, c1)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Team:
     reads: ast.For
     filling: str
 
-    def strips(self, loop: ast.For) -> str | None:
-        """The counter of a loop's turns, if tiles divide them."""
-        return "TEAM_FILLS" if loop is self.fills else "TEAM_READS" if loop is self.reads else None
+    def divides(self, loop: ast.For) -> bool:
+        """Whether the threads of a team take a loop's turns."""
+        return loop is self.fills or loop is self.reads
 
 
 def team_of(function: ast.FunctionDef) -> Team | None:
@@ -85,7 +86,7 @@ def _steps(body: Sequence[ast.stmt]) -> Iterator[ast.stmt | None]:
                 yield statement
             case ast.If(body=[ast.Continue()], orelse=[]) if calls_in(statement.test) <= _OUTSIDE:
                 pass
-            case ast.For() if ast.unparse(statement.iter) == "range(1)":
+            case ast.For() if ast.unparse(statement.iter) in ONE_TURN:
                 yield from _steps(statement.body)
             case ast.For() if called_by(statement) == "lanes":
                 yield statement

@@ -45,14 +45,14 @@ from gdatalog.gpu_ops.flat import flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.met_lists import MetLists
-from gdatalog.gpu_ops.shared_turns import SharedTurns, adds, together
+from gdatalog.gpu_ops.spread_loops import SpreadLoops, added_in, ends_here
 from gdatalog.gpu_ops.steady import Steady
-from gdatalog.gpu_ops.teams import team_of
+from gdatalog.gpu_ops.teams import ONE_TURN, team_of
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
-class Translation(SharedTurns):
+class Translation(SpreadLoops):
     """Translates statements, and what they jump to."""
 
     comments: dict[int, str] = field(default_factory=dict)  # by line
@@ -123,7 +123,7 @@ class Translation(SharedTurns):
             case ast.Expr(value=ast.Call(func=ast.Name(id="meet"))) if self.team is not None:
                 length = self.team.length
                 self._line(
-                    f"{length} = met<{self._listed}>(t, work, team_words, team_keys, {length});"
+                    f"{length} = met<{self._listed}>(t, work, team_words, team_numbers, {length});"
                 )
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
@@ -226,14 +226,13 @@ class Translation(SharedTurns):
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         kind = called(node.iter)
+        team = self.team is not None and self.team.divides(node)
         if kind == "lanes" and len(bounds) == 4:
-            self._shared_lanes(name, bounds, node.body, self._strips(node, *bounds[:2]))
+            self._shared_lanes(name, bounds, node.body, team)
             return
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         if kind in ("lanes", "units"):
-            self._lanes_loop(
-                name, low, high, node.body, self._strips(node, low, high), kind == "units"
-            )
+            self._lanes_loop(name, low, high, node.body, team, kind == "units")
             return
         end = high if kind == "turns" else f"{name}_end"
         ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
@@ -241,7 +240,8 @@ class Translation(SharedTurns):
         if id(node) in self._flats:
             self._flat(self._flats[id(node)])
             return
-        head = head_of(node, names) if self.lanes > 1 and self._inside is None else None
+        several = self.lanes > 1 and ast.unparse(node.iter) not in ONE_TURN
+        head = head_of(node, names) if several and self._inside is None else None
         if head is not None:
             self._looked_up(name, ends, end, head)
             return
@@ -250,39 +250,23 @@ class Translation(SharedTurns):
                 self._may_stop(node.body)
             self._block(node.body)
 
-    def _strips(self, loop: ast.For, low: str, high: str) -> tuple[str, str, str]:
-        """The first turn of a loop of lanes, what brings them to the next turns, and how many lanes
-        take one."""
-        assert isinstance(loop.target, ast.Name)
-        first, lanes = f"{loop.target.id}_first", f"{loop.target.id}_lanes"
-        counter = None if self.team is None else self.team.strips(loop)
-        if counter is None:
-            return low, f"{first} += LANES", "LANES"
-        words = f"team_words, {counter}"
-        self._line(f"const int {lanes} = lanes_of_team<LANES>(work, {low}, {high});")
-        given = f"t, work, {words}, {low}, {lanes}"
-        return (
-            f"next_turns({given}, {low})",
-            f"{first} = next_turns({given}, {first} + LANES)",
-            lanes,
-        )
-
     def _lanes_loop(
         self,
         name: str,
         low: str,
         high: str,
         body: Sequence[ast.stmt],
-        strips: tuple[str, str, str],
+        team: bool,
         units: bool = False,
     ) -> None:
         """A loop in which each lane takes turns of its own; after each, all lanes converge to write
-        their rows. `units`: as many units start at once as there are lanes."""
+        their rows. `team`: a team's threads do. `units`: as many units start at once as there are
+        lanes."""
         assert self._inside is None
         first, end = f"{name}_first", f"{name}_end"
-        begin, step, lanes = strips
-        start = f"i64 {first} = {begin}" if units else f"i64 {first} = {begin}, {end} = {high}"
-        with self._braces(f"for ({start}; {first} < {high if units else end}; {step})"):
+        start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
+        step, rank = _strip(team)
+        with self._braces(f"for ({start}; {first} < {high if units else end}; {first} += {step})"):
             if units:
                 last = f"least_of({first} + LANES, {high}) - 1"
                 self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
@@ -290,41 +274,37 @@ class Translation(SharedTurns):
                 for counter in self.undone:
                     self._line(f"{counter.kept} = {counter.name};")
                 self._line(f"const i64 {end} = {high};")
-            self._line(f"const i64 {name} = {first} + t.rank;")
-            self._turn(_within(name, end, lanes), body, [name])
+            self._line(f"const i64 {name} = {first} + {rank};")
+            self._turn(f"{name} < {end}", body, [name], team)
 
     def _shared_lanes(
-        self,
-        name: str,
-        bounds: Sequence[str],
-        body: Sequence[ast.stmt],
-        strips: tuple[str, str, str],
+        self, name: str, bounds: Sequence[str], body: Sequence[ast.stmt], team: bool
     ) -> None:
         """The same for the turns of a unit. Before each strip of turns, one for each lane, the tile
         may give the rest to others."""
         assert self._inside is None
-        _, end, unit, base = bounds
-        first, behind, (begin, step, lanes) = f"{name}_first", f"{name}_first + LANES", strips
-        with self._braces(f"for (i64 {first} = {begin}; {first} < {end}; {step})"):
-            alone = ""
-            if lanes != "LANES":  # the tiles of a team share nothing
-                self._line(f"if (work.team && ended(t, run, work)) {end} = {first};")
-                alone = "!work.team && "
+        low, end, unit, base = bounds
+        first, behind, (step, rank) = f"{name}_first", f"{name}_first + LANES", _strip(team)
+        with self._braces(f"for (i64 {first} = {low}; {first} < {end}; {first} += {step})"):
+            alone = "!work.team && " if team else ""  # the tiles of a team share nothing
             with self._braces(f"if ({alone}{end} - {first} > LANES && overdue(t, run, work))"):
                 given = f"share_turns(t, run, work, {unit}, {behind} - {base}, {end} - {base})"
                 self._line(f"{end} = {base} + {given};")
-            self._line(f"const i64 {name} = {first} + t.rank;")
-            self._turn(_within(name, end, lanes), body, [name])
+            self._line(f"const i64 {name} = {first} + {rank};")
+            self._turn(f"{name} < {end}", body, [name], team)
 
-    def _turn(self, test: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+    def _turn(
+        self, test: str, body: Sequence[ast.stmt], own: Sequence[str], team: bool = False
+    ) -> None:
         """A turn of each lane. If it ends in a loop whose turns the lanes share, they converge
-        before that. `own`: the variables of which each lane has its own value."""
+        before that. `own`: the variables of which each lane has its own value. `team`: the turns
+        of a team's threads; what they lead to is dealt out to its tiles."""
         self._turns += 1
         last = body[-1] if body else None
         shared = last if isinstance(last, ast.For) and _kind(last) == "spread" else None
         head = body[:-1] if shared is not None else body
         if shared is None:
-            fresh, added = self._emits(body), _added(body)
+            fresh, added = self._emits(body), added_in(body)
             if fresh is not None or added is not None:
                 self._line("gives = false;")
             with self._alone(test):
@@ -338,24 +318,20 @@ class Translation(SharedTurns):
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
         name = shared.target.id
-        long = not any(together(each, {"emit", "emit_fresh", "spread"}) for each in shared.body)
         low, high = shared.iter.args[:2]
         narrow = all(isinstance(at, ast.Name) and at.id in self.types.narrows for at in (low, high))
-        kind = "i32" if narrow and long else "i64"
+        kind = "i32" if narrow and ends_here(shared.body) else "i64"
         self._line(f"{kind} {name}_low = 0, {name}_high = 0;")
         with self._alone(test):
             self._block(head)
             for side, bound in zip(("low", "high"), shared.iter.args, strict=False):
                 self._line(f"{name}_{side} = {self._expr(bound)};")
-        if shared.iter.args[2:]:
-            keys = [self._expr(arg) for arg in shared.iter.args[2:]]
-            self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
-        if long:
-            self._long_turns(name, kind, shared.body, [*own, *assigned_in(head)])
-        if long and not adds(shared.body):
-            self._grouped_turns(name, kind, shared.body, [*own, *assigned_in(head)])
+        own = [*own, *assigned_in(head)]
+        if team:
+            with self._dealt(name, shared.body, own) as own:
+                self._spread(name, kind, shared, own)
         else:
-            self._shared_turns(name, kind, shared.body, [*own, *assigned_in(head)])
+            self._spread(name, kind, shared, own)
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
         """True if fresh rows are output, False if any rows are, None if there are none."""
@@ -373,23 +349,9 @@ class Translation(SharedTurns):
         self._inside = None
 
 
-def _within(turn: str, end: str, lanes: str) -> str:
-    """The test whether a lane has a turn."""
-    return f"{turn} < {end}" if lanes == "LANES" else f"t.rank < {lanes} && {turn} < {end}"
-
-
-def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
-    """The statement that adds to a table of counts, if there is one."""
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    found = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and called(node.value) == "add_tally"
-    ]
-    assert len(found) < 2
-    return found[0] if found else None
+def _strip(team: bool) -> tuple[str, str]:
+    """The turns of a loop of lanes that are taken at once, and which of them is this lane's."""
+    return ("turns_at_once<LANES>(work)", "own_turn(t, work)") if team else ("LANES", "t.rank")
 
 
 def _kind(loop: ast.For) -> str:

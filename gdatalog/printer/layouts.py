@@ -14,6 +14,7 @@ from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
 UNKNOWN = 1 << 16  # the size of an index that changes each round
+COUNTED_SHORT = (1 << 16) - 1  # what 16 bits can count
 MOST_TILE_ROWS = 1 << 22  # most bytes of a tile's scratch; there are thousands of tiles
 ROOM_FOR_BITS_BELOW = 1 << 11  # a list with fewer values always has room for its rows of bits
 
@@ -21,7 +22,8 @@ ROOM_FOR_BITS_BELOW = 1 << 11  # a list with fewer values always has room for it
 @dataclass(frozen=True, slots=True)
 class LevelLayout:
     """`size`, `longest`: the number of values of the level and of its longest list, rounded up to a
-    power of four. `dense`: whether a root has an index by value.
+    power of four, or to what 16 bits can count. `earlier`: the same of the longest list whose value
+    above is not the last rank. `dense`: whether a root has an index by value.
 
     `marks_fit`: whether scratch has room for one byte for each value between the least and the
     greatest. `rows_fit`, `tile_rows_fit`: whether a worker's or a tile's scratch has room for one
@@ -32,6 +34,7 @@ class LevelLayout:
     offsets: np.dtype[np.generic]
     size: int
     longest: int
+    earlier: int
     dense: bool
     marks_fit: bool
     rows_fit: bool
@@ -74,7 +77,7 @@ def layouts_of(
 def _layout_of(trie: Trie | HashTrie | Tallied, number: int, grows: bool) -> TrieLayout:
     width = np.dtype(np.int64)
     if isinstance(trie, Tallied):
-        few = LevelLayout(width, width, 1, 1, False, False, False, False)
+        few = LevelLayout(width, width, 1, 1, 1, False, False, False, False)
         made = TrieLayout(number, (few,) * trie.columns, None, False, True, True)
         return _layouts.setdefault(made, made)
     keeper, key = trie, tuple[object, ...]()
@@ -102,13 +105,18 @@ def _made(trie: Trie | HashTrie, number: int, grows: bool) -> TrieLayout:
     loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
     levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
     labels = None if trie.labels is None else trie.labels.dtype.name
+    if trie.labels is not None and len(levels) > 1 and levels[1].longest > COUNTED_SHORT:
+        first, second = trie.levels[:2]
+        if not grows and first.span[1] == len(trie.labels) - 1:
+            earlier = bound(second.longest_of(len(second.offsets) - 2))
+            levels = (levels[0], replace(levels[1], earlier=earlier), *levels[2:])
     weight = inf if grows or trie.weights is None else rounded(trie.total)
     return TrieLayout(number, levels, labels, loose, weight=weight)
 
 
 def _hash_level(level: HashLevel) -> LevelLayout:
     width = np.dtype(np.int32)
-    return LevelLayout(width, width, UNKNOWN, UNKNOWN, level.dense, False, False, False)
+    return LevelLayout(width, width, *(UNKNOWN,) * 3, level.dense, False, False, False)
 
 
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
@@ -120,12 +128,21 @@ def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
         level.values.dtype,
         level.offsets.dtype,
         UNKNOWN if grows else rounded(len(level)),
-        UNKNOWN if grows else rounded(longest),
+        *(UNKNOWN if grows else bound(longest),) * 2,
         root and not grows and level.is_dense,
         high - low < MOST_MARKS,
         bits <= MOST_ROWS,
         bits <= MOST_TILE_ROWS,
     )
+
+
+def bound(longest: int) -> int:
+    """
+    >>> [bound(longest) for longest in (5, 65535, 65536, 65537)]
+    [16, 65535, 65536, 262144]
+    """
+    found = rounded(longest)
+    return min(found, COUNTED_SHORT) if longest <= COUNTED_SHORT else found
 
 
 def rounded(number: int) -> int:

@@ -22,8 +22,8 @@ class LevelLoop:
     """The loop of the level `here` over `walk`.
 
     `task`: the position from which units are counted, if the work can resume at each turn.
-    `child`: units are positions in this list of the next level. `last_first`: each turn fills a
-    table; a tile starts with the last ranks, which have the highest degrees.
+    `child`: units are positions in this list of the next level. `last_first`: each unit fills a
+    table, and is a turn; a tile starts with the last ranks, which have the highest degrees.
     """
 
     here: Point
@@ -43,13 +43,18 @@ class LevelLoop:
         sought: dict[TrieNode, str] = {}
         with turns(here, walk, lanes, sought, keys) as turn:
             inner = self._inside(lanes)
-            place = turn if self.child is None else self._clip(inner, self.child, turn)
-            self._begin_units(inner, turn, place, lanes)
+            entry = self.child if self.last_first else None
+            if entry is not None:
+                self._begin_units(inner, turn, turn, lanes)
+                turn = self._entry(inner, entry, turn)
+            else:
+                place = turn if self.child is None else self._clip(inner, self.child, turn)
+                self._begin_units(inner, turn, place, lanes)
             if self._walks_one and len(self.met.lists) + len(self.met.roots) > 1:
                 inner.bound(step, tried=True)
             if self._walks_one and walk.node is not None and walk.node.terms:
                 fetch_ahead(here, walk, turn)
-            turn = self._from_the_end(turn)
+            turn = self._from_the_end(turn) if entry is None else turn
             name = self._bind(inner, turn)
             self._seek_others(inner, name, self._positions(turn, name, lanes, sought, cursors))
             self._skip_short(inner)
@@ -85,6 +90,7 @@ class LevelLoop:
         """The point inside the loop."""
         here, inner = self.here, self.here.inner()
         inner.clip = inner.unit = None
+        inner.entry = False
         if here.clip is not None or here.unit is not None:
             inner.first_task = None
         inner.spread = here.spread and not self.walk.others
@@ -111,12 +117,26 @@ class LevelLoop:
                 text.line("break")
         return "c0"
 
+    def _entry(self, inner: Point, child: TrieNode, turn: str) -> str:
+        """Clips the list of the next level to the entry of a turn's unit, counted from the end;
+        returns the position of the value above it."""
+        nest, text = self.here.nest, self.here.text
+        offsets, place = nest.arguments.offsets(nest.level(child)), text.name("i")
+        text.line(f"c0 = base + total - 1 - ({turn} - base)")
+        text.line("c1 = c0 + 1")
+        text.line(f"{place} = {nest.call('parent_of', offsets, 'c0')}")
+        inner.clip, inner.entry, inner.unit = child, True, None
+        if nest.counting is not None:
+            inner.first_task = text.name("first_task")
+            text.line(f"{inner.first_task} = np.int64(c0 == {offsets}[{place}])")
+        return place
+
     def _begin_units(self, inner: Point, turn: str, place: str, lanes: bool) -> None:
         """Where the work can resume, be shared, and stop."""
         here, task = self.here, self.task
-        shares = task is not None or here.unit is not None
+        shares = task is not None or here.unit is not None or here.entry
         if task is not None and not lanes:  # turns of single lanes are too short to share
-            last = None if self.child is None else f"c1 - 1 - {task}"
+            last = None if self.child is None or self.last_first else f"c1 - 1 - {task}"
             again = None if here.clip is None else f"{turn} == c0"
             begin_unit(inner, f"{place} - {task}", again, last)
         # A tile checks for stop and sharing requests at its units, and at turns that it may share.
@@ -141,6 +161,11 @@ class LevelLoop:
         name = inner.bind(step.variable, nest.call("at", walk.array, turn))
         for op, bound in walk.tests:
             with self.here.text.block(f"if not {name} {op} {inner.key(bound)}"):
+                self.here.text.line("continue")
+        if walk.within is not None:
+            other = walk.within
+            found = nest.call("has", other.array, other.low, other.high, name)
+            with self.here.text.block(f"if not {found}"):
                 self.here.text.line("continue")
         nodes = [walk.node] if walk.node is not None else list(self.met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.effects import participants
-from gdatalog.plan.join_plan import Filter, Generate, Join, Seek, Slot, Tally
+from gdatalog.plan.join_plan import Branch, Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.printer.cached_intersections import recall
 from gdatalog.printer.level_loop import LevelLoop
-from gdatalog.printer.lists import LevelLists, meet_ahead, walk_of
+from gdatalog.printer.lists import LevelLists, meet_ahead, two_alike, walk_of
 from gdatalog.printer.lookups import seek
 from gdatalog.printer.measure import counted, last_pair, measure_pair
 from gdatalog.printer.nest import Point
@@ -59,7 +59,8 @@ def print_join(here: Point) -> None:
         nest.split = True
         _tasks(here, walk, met, below)
     else:
-        task = "base" if here.clip is not None and here.clip == walk.node else None
+        clipped = here.clip is not None and here.clip == walk.node and not here.entry
+        task = "base" if clipped else None
         if nest.tile > 1:
             meet_ahead(here)
         with here.leaf.around(here):
@@ -77,10 +78,11 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
     child = None
     leads = walk.node is not None and not walk.node.last and not nest.hashed(walk.node)
     tallies = any(isinstance(later, Tally) for later in here.steps)
-    whole = here.leaf.whole_turns(here) or tallies
-    if walk.node is not None and leads and not whole:
+    if walk.node is not None and leads and not here.leaf.whole_turns(here):
         node = walk.node.child(Slot(step.variable, step.type))
         child = node if node in below else None
+    if tallies and child is not None and not _fills_for_each(here, child):
+        child = None
     if child is None:
         text.line(f"base = {walk.low}")
         text.line(f"total = {walk.high} - base")
@@ -106,6 +108,9 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
         if child is None:
             task = replace(walk, low="s", high="e")
             LevelLoop(here, task, met, "base", last_first=tallies).print()
+        elif tallies:
+            task = replace(walk, low="s", high="e")
+            LevelLoop(here, task, met, "base", child, last_first=True).print()
         else:
             first = nest.call("parent_of", offsets, "s")
             if nest.tile:  # the loop checks its own end
@@ -117,12 +122,21 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
             LevelLoop(here, task, met, "base", child).print()
 
 
+def _fills_for_each(here: Point, child: TrieNode) -> bool:
+    """Whether a tile fills a table for each entry of the next level's list: then an entry is a unit
+    of work, because a table may take long to fill."""
+    later = [step for step in here.later if isinstance(step, Join | Tally | Generate | Branch)]
+    if not here.nest.tile or not isinstance(later[0], Join) or not isinstance(later[1], Tally):
+        return False
+    return set(LevelLists.of(here.nest, later[0]).lists) == {child}
+
+
 def spreads(here: Point) -> bool:
     """Whether each lane should start a row of its own; the lanes then share the lists that these
     rows lead to. All levels must have one list, or a cached intersection: to intersect lists takes
-    all lanes."""
+    all lanes. But the values of a first level's list may be looked up in another."""
     by_lanes = here.nest.tile > 1 and here.leaf.by_lanes and not here.leaf.counts
-    return by_lanes and _meets_none(here, here.at)
+    return by_lanes and _meets_none(here, here.at, first=True)
 
 
 def spreads_behind(here: Point) -> bool:
@@ -132,15 +146,17 @@ def spreads_behind(here: Point) -> bool:
     return plain and lanes and _meets_none(here, here.at + 1)
 
 
-def _meets_none(here: Point, at: int) -> bool:
+def _meets_none(here: Point, at: int, first: bool = False) -> bool:
     for step in here.steps[at:]:
         if isinstance(step, Generate):
             return False
         if isinstance(step, Join):
-            lists = LevelLists.of(here.nest, step).nodes
+            met = LevelLists.of(here.nest, step)
             kept = here.nest.kept.get(id(step))
-            if len(lists) > 1 and (kept is None or kept.nodes != lists):
+            alone = len(met.lists) < 2 or (kept is not None and kept.nodes == met.nodes)
+            if not alone and not (first and two_alike(here.nest, met)):
                 return False
+            first = False
     return True
 
 

@@ -85,6 +85,8 @@ def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> W
     if nest.tile and not here.together():
         first, *others = ranges_of(here, met)  # without a buffer, the loop skips values
         return replace(first, others=others)
+    if here.spread and start_of(here, met) is None:
+        return _shorter(here, met)
     walk = intersection(here, met)
     return walk if here.clip is None else _clipped(here, walk)
 
@@ -103,12 +105,44 @@ def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
     return ranges
 
 
+def two_alike(nest: NestPrinter, met: LevelLists) -> bool:
+    """Whether a level meets two lists of one array, of which only the values matter."""
+    child = Slot(met.step.variable, met.step.type)
+    plain = all(
+        node.last
+        and not node.trie.weighted
+        and not nest.tallied(node)
+        and node.child(child) not in nest.placed
+        for node in met.lists
+    )
+    return plain and len(met.lists) == 2 and len({*map(nest.level, met.lists)}) == 1
+
+
+def _shorter(here: Point, met: LevelLists) -> Walk:
+    """The shorter one of two lists of one array; each lane looks its values up in the other."""
+    first, second = in_order(here, met.nodes)
+    values, text = here.nest.values(first), here.text
+    one, other = trimmed(here, met, first), trimmed(here, met, second)
+    less = f"{one[1]} - {one[0]} <= {other[1]} - {other[0]}"
+    walks = []
+    for (low, high), (their_low, their_high) in ((one, other), (other, one)):
+        ends = text.name("l"), text.name("h")
+        text.line(f"{ends[0]} = {low} if {less} else {their_low}")
+        text.line(f"{ends[1]} = {high} if {less} else {their_high}")
+        walks.append(Walk(values, *ends))
+    return replace(walks[0], within=walks[1])
+
+
 def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts and belongs to the task."""
     text = here.text
     own = trimmed(here, met, node)
     if here.clip is None or here.clip != node:
         return own
+    if here.entry:
+        with text.block(f"if c0 < {own[0]} or c0 >= {own[1]}"):
+            text.line("continue")
+        return "c0", "c1"
     low, high = text.name("l"), text.name("h")
     text.line(f"{low} = max({own[0]}, c0)")
     text.line(f"{high} = min({own[1]}, c1)")

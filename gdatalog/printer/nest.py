@@ -288,6 +288,7 @@ class Point:
     weights: list[str] = field(default_factory=list)
     # The node whose list a task has a part of: from `c0` to `c1`; units are counted from `base`.
     clip: TrieNode | None = None
+    entry: bool = False  # the part is one entry, which is a unit that has begun
     group: RecodedList | None = None
     found: str | None = None
     alone: bool = False  # the lanes of a tile have diverged

@@ -69,8 +69,9 @@ class Walk:
     buffer. `at`: the position of the loop, inside it.
 
     `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
-    loop leapfrogs. `tests`: cuts to test for each value of an unsorted list. Of a buffer: the
-    `cuts` that it satisfies, and the `variable` whose level computed it.
+    loop leapfrogs. `within`: the same if each lane looks its values up there. `tests`: cuts to test
+    for each value of an unsorted list. Of a buffer: the `cuts` that it satisfies, and the
+    `variable` whose level computed it.
     """
 
     array: str
@@ -78,6 +79,7 @@ class Walk:
     high: str
     node: TrieNode | None = None
     others: Sequence[Walk] = ()
+    within: Walk | None = None
     tests: tuple[Comparison, ...] = ()
     cuts: tuple[Comparison, ...] = ()
     variable: str = ""

@@ -12,7 +12,7 @@ each edge, by its position in a trie. Each match adds to several entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf, prod
 
@@ -74,6 +74,14 @@ def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
 def _most_matches(nest: NestPrinter, step: Tally) -> float:
     """A bound of the count that a key can have for one row."""
     most = 1.0
+    # Variables that are less than the key, which may be the last rank, and so they are not.
+    less = {
+        cut.name
+        for inner in step.steps
+        if isinstance(inner, Join) and inner.variable == step.key
+        for op, cut in inner.cuts
+        if op == ">" and isinstance(cut, Slot)
+    }
     for inner in step.steps:
         if not isinstance(inner, Join | Seek | Filter):
             return inf
@@ -82,9 +90,15 @@ def _most_matches(nest: NestPrinter, step: Tally) -> float:
         if weights:  # bounds for one value, and for the sum over all values
             most *= prod(weights)
         elif isinstance(inner, Join) and inner.variable != step.key:
-            levels = [nest.tries[n.trie].levels[n.depth] for n in nodes if not nest.hashed(n)]
-            most *= min((level.longest for level in levels), default=inf)
+            lists = [node for node in nodes if not nest.hashed(node)]
+            most *= min((_longest(nest, node, less) for node in lists), default=inf)
     return most
+
+
+def _longest(nest: NestPrinter, node: TrieNode, less: Collection[str]) -> int:
+    level = nest.tries[node.trie].levels[node.depth]
+    above = node.terms[0] if node.depth == 1 else None
+    return level.earlier if isinstance(above, Slot) and above.name in less else level.longest
 
 
 class Counts(Leaf):

@@ -89,7 +89,11 @@ class TrieLevel:
     @cached_property
     def longest(self) -> int:
         """The length of the longest list."""
-        lengths = self.xp.diff(self.offsets)
+        return self.longest_of(len(self.offsets) - 1)
+
+    def longest_of(self, lists: int) -> int:
+        """The same of so many lists, the first ones."""
+        lengths = self.xp.diff(self.offsets[: lists + 1])
         return int(lengths.max()) if len(lengths) else 0
 
     @cached_property

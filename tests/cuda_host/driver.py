@@ -93,9 +93,8 @@ class HostKernel:
     def packed(self, args: Sequence[Any]) -> Sequence[Any]:
         return args
 
-    @property
-    def room(self) -> tuple[int, int, int]:
-        return self.driver.room, 192, self.driver.blocks
+    def room(self, blocks: int) -> tuple[int, int, int]:
+        return self.driver.room // blocks, 192, self.driver.blocks
 
     def enlarge(self, shared: int) -> None:
         self._check(shared <= self.driver.room, f"{shared} bytes of shared memory")

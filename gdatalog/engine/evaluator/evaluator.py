@@ -403,13 +403,15 @@ class Evaluator:
         """The placement of the strata that are needed, between the CPU and a GPU."""
         found = self._placement
         if found is None or stratum not in found.strata:
-            from gdatalog.engine.placing import ProgramPlacement
+            from gdatalog.engine.placing import ProgramPlacement, weakly
 
             strata = self.strata_of({*self.asked, *stratum.relations})
             if all(each.relations != stratum.relations for each in strata):
                 strata = [stratum]  # it is evaluated again
-            alone, rows = self.let_go is not None, cache(self._rows_given)
-            found = ProgramPlacement(strata, self._there, rows, self.asked, alone)
+            # It does not hold what holds it: rows would wait for the garbage collector.
+            there, given = weakly(self._there), cache(weakly(self._rows_given))
+            alone = self.let_go is not None
+            found = ProgramPlacement(strata, there, given, self.asked, alone)
             self._placement = found
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref as weak
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.worklist import Listed, Recursive
 
 LIST_BYTES = 5  # of a GPU's tile: its list and stamps, for each possible row
+HERE = 1 << 20  # visits of rows that cannot take long
 OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler passes
 
 
@@ -437,6 +439,7 @@ class PartitionedStratum(StratumRun):
                     cost,
                     self.shared,
                     task.kept,
+                    self._is_little(task),
                 )
                 found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
@@ -452,6 +455,15 @@ class PartitionedStratum(StratumRun):
             name: DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
             for name, blocks in zip(names, found, strict=True)
         }
+
+    def _is_little(self, task: PartitionedFixpoint) -> bool:
+        """Whether so few rows are visited that it cannot take long: by one value as many as the
+        tries have, by several as many for each, if rows have one column more than these."""
+        rows = [trie.total for trie in task.tries]
+        if len(task.values) == 1:
+            return sum(rows) <= HERE
+        wide = any(self.arity(name) > 2 for name in self.stratum.relations)
+        return not wide and len(task.values) * prod(rows) <= HERE
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         """A relation, on the host if the device had no room for all of it."""

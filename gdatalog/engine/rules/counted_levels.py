@@ -117,11 +117,14 @@ def counted_levels(
     return CountedLevels(join, context, device, levels)
 
 
-def prepared_levels(join: JoinPlan, device: Accelerator) -> PreparedLoops | None:
+def prepared_levels(
+    join: JoinPlan, tries: Sequence[Trie], device: Accelerator, context: ExecutionContext
+) -> PreparedLoops | None:
     """The counts of a join's levels, if they are prepared on a device."""
     key = _key(join)
     levels = device.kept_levels.take(key)
     if levels is None:
         return None
     device.kept_levels.keep(key, levels)
-    return device.counts_again(key) if levels.ready else None
+    served = levels.ready and levels.made_for.serves(context, tries)
+    return device.counts_again(key) if served else None

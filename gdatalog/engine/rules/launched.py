@@ -135,7 +135,8 @@ def _prepared(
     if plan.gathers:
         form = form_of_bag((), COUNT) if plan.terms else form_of_bag(plan.keys, plan.gathers)
     if not plan.terms and _counts(plan):
-        levels = prepared_levels(join, device)
+        tries = [sources.trie_of(ref) for ref in join.tries]
+        levels = prepared_levels(join, tries, device, context)
         if levels is not None:
             return LaunchedJoin(join, form, levels, times)
     nest = JoinNest(join, form, sources, context)

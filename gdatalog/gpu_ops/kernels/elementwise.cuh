@@ -257,18 +257,19 @@ KERNEL(survivors)(Bytes mask, Bytes found, ARRAY(i64) state, i64 what, i64 size)
     const int kind = field(what, 16, 8), kind_a = field(what, 24, 8);
     const i64 tiles = (size + TILE - 1) / TILE;
     for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {
-        const i64 first = tile * TILE;
-        bool keep[EACH];
-        i64 to[EACH];
+        u32 keep = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const i64 at = first + place_in_tile(i);
-            keep[i] = at < size && load(mask, kind_a, at, false) != 0;
+            const i64 at = tile * TILE + place_in_tile(i);
+            if (at < size && load(mask, kind_a, at, false) != 0) keep |= 1u << i;
         }
-        places_of_kept(keep, to, state, tile, tiles);
+        i64 next = place_of_kept(keep, state, tile, tiles);
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (keep[i]) store(found, kind, to[i], first + place_in_tile(i), false);
+        for (int i = 0; i < EACH; i++) {
+            const bool kept = keep >> i & 1u;
+            const i64 to = take_place(next, kept);
+            if (kept) store(found, kind, to, tile * TILE + place_in_tile(i), false);
+        }
     }
 }
 

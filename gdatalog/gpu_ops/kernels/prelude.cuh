@@ -94,19 +94,27 @@ DEVICE int bits_of(u32 word) { return __popc(word); }
 DEVICE int bits_of(u64 word) { return __popcll(word); }
 DEVICE int lowest_bit(u32 word) { return __ffs((int)word) - 1; }  // -1 if there is none
 DEVICE int lowest_bit(u64 word) { return __ffsll((i64)word) - 1; }
+DEVICE int highest_bit(u32 word) { return 31 - __clz((int)word); }  // -1 if there is none
+DEVICE int highest_bit(u64 word) { return 63 - __clzll((i64)word); }
 DEVICE double double_of_bits(i64 bits) { return __longlong_as_double(bits); }
 DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
+
+// Asks for an entry of an array that is soon read.
+template <class A>
+DEVICE void prefetch(A a, i64 i) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(a + i));
+}
 
 // ------------------------------------------------------------------------------------- atomics
 //
 // Relaxed, unless the name says otherwise. Each returns the old value.
 
 DEVICE i32 atomic_add(i32* a, i64 i, i32 by) { return atomicAdd(a + i, by); }
-// Within the word of 32 bits; a sum must not exceed 16.
+// Within the word of 32 bits; a sum must not exceed 16. The word's address is computed from the array,
+// because the compiler does not know of a number whether it is an address in shared memory.
 DEVICE u16 atomic_add(u16* a, i64 i, u16 by) {
-    const u64 place = (u64)(a + i);
-    const int shift = (int)(place & 2) * 8;
-    return (u16)(atomicAdd((u32*)(place & ~(u64)3), (u32)by << shift) >> shift);
+    const int second = (int)((u64)(a + i) >> 1 & 1), shift = second * 16;
+    return (u16)(atomicAdd((u32*)(a + (i - second)), (u32)by << shift) >> shift);
 }
 DEVICE u32 atomic_add(u32* a, i64 i, u32 by) { return atomicAdd(a + i, by); }
 DEVICE i64 atomic_add(i64* a, i64 i, i64 by) { return (i64)atomicAdd((u64*)(a + i), (u64)by); }

@@ -26,6 +26,25 @@ DEVICE i64 run_begin(A values, i64 at) {
     return lower(values, high > 0 ? high : 0, at, key);
 }
 
+// ------------------------------------------------------------------------------ keys of a thread
+//
+// For each of a thread's keys the first position of [at, end) whose value is not less: for all keys
+// together, so that none waits for the probes of another. An empty part needs no key.
+template <int N, class A, class K, class P>
+DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&end)[N]) {
+    P longest = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) longest = end[i] - at[i] > longest ? end[i] - at[i] : longest;
+    if (longest == 0) return;
+    for (P step = (P)1 << highest_bit((u64)longest); step > 0; step >>= 1) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const P probe = at[i] + step;
+            if (probe <= end[i] && +values[probe - 1] < keys[i]) at[i] = probe;
+        }
+    }
+}
+
 // --------------------------------------------------------------------- compaction, running sums
 //
 // Sums over tiles of entries in one pass: where the entries that a block keeps are to be written,
@@ -45,15 +64,31 @@ DEVICE i64 run_begin(A values, i64 at) {
 #define TILE (THREADS * EACH)
 #define WARPS (THREADS / 32)
 #define HEAD 4
+#define HELD 1024  // rows of a tile that there is shared memory for
 #define NO_TILE ((i64)1 << 62)
 // Flags of a tile's word: its own sum is known, or the sum of all tiles up to it.
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
 
+// How many entries of a tile each thread has: fewer, where there would be fewer tiles than SPREAD.
+#define SPREAD 256
+DEVICE int entries_each(i64 size) {
+    const i64 each = (size + THREADS * SPREAD - 1) / (THREADS * SPREAD);
+    return each < 1 ? 1 : each < EACH ? (int)each : EACH;
+}
+
+// The same, but so few that a tile's rows, of which many may have no entries, are likely to be held in
+// shared memory together.
+DEVICE int entries_of_held(i64 size, i64 rows, i64 total) {
+    const int each = entries_each(size);
+    const i64 fit = rows > 0 ? total * (HELD * 3 / 4) / (rows * THREADS) : each;
+    return fit < 1 ? 1 : fit < each ? (int)fit : each;
+}
+
 // The place in the tile of one of this thread's entries. Those of a warp lie together, so that its
 // rows and lists do, and its lanes read neighbours.
-DEVICE int place_in_tile(int i) {
-    return (thread_of_block() >> 5) * (32 * EACH) + i * 32 + (thread_of_block() & 31);
+DEVICE int place_in_tile(int i, int each = EACH) {
+    return (thread_of_block() >> 5) * (32 * each) + i * 32 + (thread_of_block() & 31);
 }
 
 // Takes the next tile for this block; called by all of its threads.
@@ -67,29 +102,54 @@ DEVICE i64 next_tile(A state) {
     return taken[0];
 }
 
+// The same for a block that asks for the next tile while it works on one. Thread 0 keeps what it has
+// taken, and whether more are to be taken as far as it knew then: what is taken must be worked on.
+struct TakenTile {
+    i64 tile, stopped;
+};
+template <class A>
+DEVICE void take_ahead(A state, TakenTile& taken) {
+    if (thread_of_block() != 0) return;
+    taken.tile = taken.stopped != 0 ? NO_TILE : atomic_add(state, 0, 1);
+    taken.stopped = load_relaxed(state, 2);
+}
+DEVICE i64 taken_tile(const TakenTile& taken) {
+    SHARED(i64, told, 1);
+    block_sync();
+    if (thread_of_block() == 0) told[0] = taken.tile;
+    block_sync();
+    return told[0];
+}
+
 // The sum of earlier tiles; called by all lanes of one warp.
 template <class A>
 DEVICE i64 sum_before(A state, i64 tile) {
     const u32 all = 0xFFFFFFFFu;
     const int lane = thread_of_block() & 31;
-    i64 before = 0;
-    for (i64 end = tile; end > 0;) {
-        const i64 other = end - 1 - lane;
-        const u64 word = other < 0 ? WHOLE : (u64)load_relaxed(state, HEAD + other);
-        const u32 told = warp_ballot(all, word != 0), whole = warp_ballot(all, word >= WHOLE);
-        const int nearest = lowest_bit(whole);
-        const u32 needed = nearest < 0 ? all : (2u << nearest) - 1u;
-        if ((told & needed) != needed) {
-            pause(100);
-            continue;
+    i64 mine = 0, end = tile;
+    while (end > 0) {
+        u64 words[4];  // of 128 tiles, read together
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const i64 other = end - 1 - 32 * k - lane;
+            words[k] = other < 0 ? WHOLE : (u64)load_relaxed(state, HEAD + other);
         }
-        i64 mine = needed >> lane & 1u ? (i64)(word & (OWN - 1)) : 0;
-        for (int lanes = 16; lanes > 0; lanes /= 2) mine += warp_shuffle_xor(all, mine, lanes);
-        before += mine;
-        if (nearest >= 0) break;
-        end -= 32;
+        bool known = true;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (!known || end <= 0) continue;
+            const u32 told = warp_ballot(all, words[k] != 0);
+            const int nearest = lowest_bit(warp_ballot(all, words[k] >= WHOLE));
+            const u32 needed = nearest < 0 ? all : (2u << nearest) - 1u;
+            known = (told & needed) == needed;
+            if (!known) continue;
+            if (needed >> lane & 1u) mine += (i64)(words[k] & (OWN - 1));
+            end = nearest < 0 ? end - 32 : 0;
+        }
+        if (!known) pause(100);
     }
-    return before;
+    for (int lanes = 16; lanes > 0; lanes /= 2) mine += warp_shuffle_xor(all, mine, lanes);
+    return mine;
 }
 
 // The sum of the lanes up to this one.
@@ -117,24 +177,27 @@ DEVICE void sum_of_warps(S sums, A state, i64 tile, i64 end) {
     if (lane < WARPS) sums[lane] = before + sum - own;
 }
 
-// The position of each entry that this thread keeps.
-template <class K, class T, class A>
-DEVICE void places_of_kept(K keep, T to, A state, i64 tile, i64 end) {
+// The place of the first entry that this warp keeps; `keep`: a bit for each of this thread's.
+template <class A>
+DEVICE i64 place_of_kept(u32 keep, A state, i64 tile, i64 end) {
     SHARED(i64, counts, WARPS);
-    const int lane = thread_of_block() & 31, warp = thread_of_block() >> 5;
-    int rank[EACH], count = 0;
+    const int warp = thread_of_block() >> 5;
+    int count = 0;
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        const u32 votes = warp_ballot(0xFFFFFFFFu, keep[i]);
-        rank[i] = count + bits_of(votes & ((1u << lane) - 1u));
-        count += bits_of(votes);
-    }
-    if (lane == 0) counts[warp] = count;
+    for (int i = 0; i < EACH; i++) count += bits_of(warp_ballot(0xFFFFFFFFu, keep >> i & 1u));
+    if ((thread_of_block() & 31) == 0) counts[warp] = count;
     block_sync();
     if (warp == 0) sum_of_warps(counts, state, tile, end);
     block_sync();
-#pragma unroll
-    for (int i = 0; i < EACH; i++) to[i] = counts[warp] + rank[i];
+    return counts[warp];
+}
+
+// The place of an entry, if this thread keeps it. The warp's entries follow each other.
+DEVICE i64 take_place(i64& next, bool keep) {
+    const u32 votes = warp_ballot(0xFFFFFFFFu, keep);
+    const i64 place = next + bits_of(votes & ((1u << (thread_of_block() & 31)) - 1u));
+    next += bits_of(votes);
+    return place;
 }
 
 // The sum of all entries up to each of this thread's. Sums stay below 2^62.
@@ -204,36 +267,49 @@ DEVICE i64 row_by_block(E ends, i64 low, i64 high, i64 entry) {
 }
 
 // The row of a tile's first entry; called by all threads of the block. `cuts`: the rows of the
-// entries 0, TILE, 2 TILE and so on, as far as they are `known`.
+// entries 0, THREADS, 2 THREADS and so on, as far as they are `known`; `even`: tiles begin at some of
+// these.
 template <class E, class C>
-DEVICE i64 row_of_tile(E ends, C cuts, i64 known, i64 rows, i64 begin, i64 total) {
-    const i64 tile = begin / TILE, next = tile + 1;
-    if (tile >= known) return row_by_block(ends, cuts[known - 1], rows, begin);
-    if (tile * TILE == begin) return cuts[tile];
-    const bool within = next < known && next * TILE < total;
-    return row_by_block(ends, cuts[tile], within ? (i64)cuts[next] + 1 : rows, begin);
+DEVICE i32 row_of_tile(E ends, C cuts, i64 known, bool even, i32 rows, i64 begin, i64 total) {
+    const i64 cut = begin / THREADS, next = cut + 1;
+    if (even && cut < known) return cuts[cut];
+    if (cut >= known) return (i32)row_by_block(ends, cuts[known - 1], rows, begin);
+    const bool within = next < known && next * THREADS < total;
+    return (i32)row_by_block(ends, cuts[cut], within ? (i64)cuts[next] + 1 : rows, begin);
 }
 
-#define HELD 1024  // rows of a tile that there is shared memory for
+// The row of the last entry of a tile that ends before `end`, if it is known; else -1.
+template <class C>
+DEVICE i32 last_row_of_tile(C cuts, i64 known, bool even, i32 rows, i64 end, i64 total) {
+    const i64 next = end / THREADS;
+    if (!even || next >= known) return -1;
+    return end < total ? (i32)cuts[next] : rows - 1;
+}
 
 // Takes rows into shared memory, from `first` on: where they end, relative to `begin`, the tile's
 // first entry; and what to add to such an entry for its place. Returns how many there are: all rows
-// of the entries before `end`, or so many as there is memory for.
+// of the tile's entries, or so many as there is memory for. `size`: of the tile; `last`: the row of
+// its last entry, or -1.
 template <class E, class S, class B, class O>
-DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i64 rows, i64 first, i64 begin,
-                        i64 end) {
-    const i64 size = end - begin;
+DEVICE int rows_of_tile(E ends, S starts, B bounds, O origins, i32 rows, i32 first, i32 last,
+                        i64 begin, int size) {
+    const int known = last < 0 ? 0 : last - first < HELD ? last - first + 1 : HELD;
     block_sync();  // all threads have read the rows before
     for (int held = 0; held < HELD; held += THREADS) {
         const int at = held + thread_of_block();
-        const i64 row = first + at;
-        i64 bound = size;
+        const i32 row = first + at;
+        int bound = size;
         if (row < rows) {
-            const i64 before = row ? ends[row - 1] : 0, after = ends[row] - begin;
-            origins[at] = starts[row] - (before - begin);
-            bound = after < size ? after : size;
+            const i64 before = (row ? (i64)ends[row - 1] : 0) - begin, after = ends[row] - begin;
+            origins[at] = starts[row] - before;
+            bound = after < size ? (int)after : size;
         }
-        bounds[at] = (i32)bound;
+        bounds[at] = bound;
+        if (known) {
+            if (held + THREADS < known) continue;
+            block_sync();
+            return known;
+        }
         const int ended = threads_with(bound < size);
         if (ended < THREADS) return held + ended + 1;
     }

@@ -1,62 +1,80 @@
 // Looks values up in a sorted list (VALUE, KEY, PLACE: the types of its values, of what is sought,
 // and of positions).
-#include "near.cuh"
+#include "search.cuh"
+
+#define RUN 16   // rows of 32 keys that a warp takes
+#define AHEAD 4  // of these, read together, while those before are looked up
+
+// The first position of a list whose value is not less than the key; called by all lanes of a warp.
+template <class A, class K>
+DEVICE i64 lower_by_warp(A values, i64 length, K key) {
+    i64 low = 0, high = length;
+    while (low < high) {
+        const i64 step = (high - low + 31) / 32;
+        const i64 last = low + ((thread_of_block() & 31) + 1) * step - 1;  // of this lane's values
+        low += step * bits_of(warp_ballot(0xFFFFFFFFu, last < high && +values[last] < key));
+        high = low + step - 1 < high ? low + step - 1 : high;
+    }
+    return low;
+}
 
 // The position of each key; -1 if it is absent.
 //
-// A block takes tiles that follow each other, and of each the part of the list between the least and
-// the greatest key into shared memory, where all keys are searched. Where keys ascend, a part begins
-// where the last key of the tile before was found: so tiles cut both lists, as a merge does, and are
-// read together. Elsewhere the block searches for the part; if it is long, keys are searched in place.
-KERNEL(look_up_sorted)(ARRAY(PLACE) found, ARRAY(const VALUE) values, ARRAY(const KEY) sought,
-                       i64 length, i64 size) {
-    SHARED(VALUE, near, NEAR);
-    SHARED(i64, next, 1);
-    const i64 tiles = (size + TILE - 1) / TILE, each = (tiles + blocks_of_grid() - 1) / blocks_of_grid();
-    const i64 first = block_of_grid() * each, last = first + each < tiles ? first + each : tiles;
-    i64 low = -1;  // unknown
-    for (i64 tile = first; tile < last; tile++) {
-        KEY keys[EACH], least = sought[tile * TILE], greatest = least;
+// Keys and list are cut together, as by a merge: a warp takes a run of keys, and the part of the list
+// that begins with the first of them. Where keys ascend, each lane has one of 32 keys and one of the
+// 32 values from where the last key was found on, and the lanes search these by shuffles. Keys beyond
+// two such pieces, or that do not ascend, are searched in the list.
+KERNEL_OF_BLOCKS(8, look_up_sorted)(ARRAY(PLACE) found, ARRAY(const VALUE) values,
+                                    ARRAY(const KEY) sought, i64 length, i64 size) {
+    const u32 all = 0xFFFFFFFFu;
+    const int lane = thread_of_block() & 31;
+    const i64 rows = (size + 31) / 32, warps = threads_of_grid() / 32;
+    const PLACE end = (PLACE)length;
+    for (i64 run = thread_of_grid() / 32; run * RUN < rows; run += warps) {
+        const i64 first = run * RUN, last = first + RUN < rows ? first + RUN : rows;
+        KEY before = sought[first * 32], next[AHEAD];
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const i64 at = tile * TILE + place_in_tile(i);
-            keys[i] = at < size ? +sought[at] : least;
+        for (int j = 0; j < AHEAD; j++) {
+            const i64 at = (first + j) * 32 + lane;
+            next[j] = sought[at < size ? at : size - 1];
         }
-        i32 part = length - low < NEAR ? (i32)(length - low) : NEAR;
-        if (low >= 0)
-            for (int at = thread_of_block(); at < part; at += THREADS) near[at] = values[low + at];
+        PLACE low = (PLACE)lower_by_warp(values, length, before);
+        for (i64 row = first; row < last; row += AHEAD) {
+            KEY keys[AHEAD];
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            least = keys[i] < least ? keys[i] : least;
-            greatest = keys[i] > greatest ? keys[i] : greatest;
-        }
-        extent_of_block(least, greatest);
-        i64 high = low + part;
-        bool close = low >= 0 && (low == 0 || +values[low - 1] < least) &&
-                     (high == length || +near[part - 1] >= greatest);
-        if (!close) {
-            low = bound_by_block<false>(values, 0, length, least);
-            high = bound_by_block<true>(values, low, length, greatest);
-            close = high - low <= NEAR;
-            part = close ? (i32)(high - low) : 0;
-            for (int at = thread_of_block(); at < part; at += THREADS) near[at] = values[low + at];
-            block_sync();
-        }
-        i32 at[EACH], end[EACH];
+            for (int j = 0; j < AHEAD; j++) {
+                const i64 at = (row + AHEAD + j) * 32 + lane;
+                keys[j] = next[j];
+                if (row + AHEAD < last) next[j] = sought[at < size ? at : size - 1];
+            }
+            if (lane < AHEAD && low < end - 32 * (2 + lane)) prefetch(values, low + 32 * (2 + lane));
 #pragma unroll
-        for (int i = 0; i < EACH; i++) at[i] = 0, end[i] = part;
-        search_near(near, keys, at, end, part);
+            for (int j = 0; j < AHEAD; j++) {
+                if (row + j >= last) break;
+                const i64 to = (row + j) * 32 + lane;
+                const KEY key = keys[j], above = warp_shuffle_up(all, key, 1);
+                const bool ascend = warp_ballot(all, key < (lane == 0 ? before : above)) == 0u;
+                before = warp_shuffle(all, key, 31);
+                PLACE place = -1;  // of the first value that is not less
+                bool met = false;
+                for (int piece = 0; piece < 2 && ascend; piece++) {
+                    const PLACE begin = low + 32 * piece, own = begin + lane;
+                    const VALUE value = values[own < end ? own : end - 1];
+                    int at = 0;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const i64 to = tile * TILE + place_in_tile(i);
-            if (to >= size) continue;
-            if (close)
-                found[to] = at[i] < part && +near[at[i]] == keys[i] ? (PLACE)(low + at[i]) : -1;
-            else
-                found[to] = (PLACE)find(values, low, high, keys[i]);
+                    for (int step = 16; step > 0; step /= 2)
+                        if (warp_shuffle(all, value, at + step - 1) < key) at += step;
+                    const VALUE here = warp_shuffle(all, value, at);
+                    if (place < 0 && here >= key) place = begin + at, met = here == key;
+                    if (warp_ballot(all, place < 0) == 0u) break;
+                }
+                if (place < 0) {
+                    place = (PLACE)lower(values, ascend ? (i64)low : 0, length, key);
+                    met = place < end && +values[place] == key;
+                }
+                low = warp_shuffle(all, place, 31);
+                if (to < size) found[to] = met ? place : -1;
+            }
         }
-        if (thread_of_block() == THREADS - 1) next[0] = close ? low + at[EACH - 1] : -1;
-        block_sync();
-        low = next[0];
     }
 }

@@ -55,24 +55,47 @@ DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
     return 0;
 }
 
-// Adds `amount` (not 0) to the count of a key, for a lane with `yes`. Whether it was 0 before.
-template <class C>
-DEVICE bool count_one(C counts, bool yes, i64 key, i64 low, i64 amount, int& trouble) {
-    if (!yes) return false;
+// How many turns of a long list a lane begins at once: their additions do not wait for each other.
+enum { AT_ONCE = 2 };
+
+// Adds amounts (not 0) to the counts of keys, for a lane with `yes`. Whether they were 0 before.
+template <int M, class C>
+DEVICE void count_each(C counts, const bool (&yes)[M], const i64 (&keys)[M], i64 low,
+                       const i64 (&amounts)[M], bool (&fresh)[M], int& trouble) {
     typedef decltype(type_of_counts(counts)) T;
-    const i64 had = atomic_add(counts, key - low, (T)amount);
-    if (sizeof(T) == sizeof(i64) && had > MOST_COUNTED) trouble = OVERFLOWED;
-    return had == 0;
+    T had[M];
+#pragma unroll
+    for (int at = 0; at < M; ++at) {
+        had[at] = 1;
+        if (yes[at]) had[at] = atomic_add(counts, keys[at] - low, (T)amounts[at]);
+    }
+#pragma unroll
+    for (int at = 0; at < M; ++at) {
+        if (sizeof(T) == sizeof(i64) && had[at] > MOST_COUNTED) trouble = OVERFLOWED;
+        fresh[at] = had[at] == 0;
+    }
 }
 
 // The same for each lane. Returns how many keys are listed now. Called by all lanes.
+template <int N, int M, class C, class V>
+DEVICE i64 add_tally(Tile<N> t, C counts, V values, i64 length, const bool (&yes)[M],
+                     const i64 (&keys)[M], i64 low, const i64 (&amounts)[M], int& trouble) {
+    bool fresh[M];
+    count_each(counts, yes, keys, low, amounts, fresh, trouble);
+#pragma unroll
+    for (int at = 0; at < M; ++at) {
+        const u32 news = ballot(t, fresh[at]);
+        if (fresh[at]) values[length + before(t, news)] = keys[at];
+        length += bits_of(news);
+    }
+    return length;
+}
 template <int N, class C, class V>
 DEVICE i64 add_tally(Tile<N> t, C counts, V values, i64 length, bool yes, i64 key, i64 low,
                      i64 amount, int& trouble) {
-    const bool fresh = count_one(counts, yes, key, low, amount, trouble);
-    const u32 news = ballot(t, fresh);
-    if (fresh) values[length + before(t, news)] = key;
-    return length + bits_of(news);
+    const bool gave[] = {yes};
+    const i64 keys[] = {key}, amounts[] = {amount};
+    return add_tally(t, counts, values, length, gave, keys, low, amounts, trouble);
 }
 
 // With this many values of a list per key, or more, the keys are looked up in the list.

@@ -88,36 +88,45 @@ DEVICE T greatest(Tile<N> t, T value) {
 //
 // Shares the turns of all ranges among the lanes.
 
-// The ranges of all lanes as one sequence. P: of positions.
-template <class P>
+// The ranges of all lanes as one sequence. P: of its places, O: of positions in ranges.
+template <class P, class O = P>
 struct SpreadOf {
     P end;     // the end of this lane's range in the sequence
-    P origin;  // add it to a place in the sequence to get the place in this lane's range
+    O origin;  // add it to a place in the sequence to get the place in this lane's range
     P total;
 };
 typedef SpreadOf<i64> Spread;
 
-template <int N, class P>
-DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
-    const P length = yes && high > low ? high - low : 0;
+template <class P, int N, class O>
+DEVICE SpreadOf<P, O> spread_lengths(Tile<N> t, O low, P length) {
     P end = length;
     for (int by = 1; by < N; by *= 2) {
         const P before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);
         end += t.rank >= by ? before : 0;
     }
-    const SpreadOf<P> found = {end, low - (end - length), from_rank(t, end, N - 1)};
+    const SpreadOf<P, O> found = {end, low - (end - length), from_rank(t, end, N - 1)};
     return found;
+}
+template <int N, class P>
+DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
+    return spread_lengths<P>(t, low, yes && high > low ? high - low : (P)0);
 }
 
 // Ranges from this length on are not spread: all lanes take one after the other. And those that would
 // be taken by groups of lanes.
 constexpr i64 LONG = 64, LONG_FOR_GROUPS = 128;
 
+// Of ranges that are shorter.
+template <int N, class O>
+DEVICE SpreadOf<i32, O> spread_short(Tile<N> t, O low, O high) {
+    return spread_lengths<i32>(t, low, high > low ? (i32)(high - low) : 0);
+}
+
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
 // in the order of their ranks; some places may be beyond the end.
-template <int N, class P>
-DEVICE int owner_of(Tile<N> t, const SpreadOf<P>& spread, P place) {
-    const i64 left = (i64)spread.end - (i64)(place - t.rank);  // relative to the first lane's
+template <int N, class P, class O>
+DEVICE int owner_of(Tile<N> t, const SpreadOf<P, O>& spread, P place) {
+    const P left = spread.end - (place - t.rank);  // relative to the first lane's
     const int end = left < 0 ? 0 : left < N ? (int)left : N;
     int owner = 0;
     for (int half = N / 2; half > 0; half /= 2) {
