@@ -28,13 +28,14 @@ class SpreadLoops(LaneLoops):
         if loop.iter.args[2:]:
             keys = [self._expr(arg) for arg in loop.iter.args[2:]]
             self._turns_of_keys(name, keys, loop.body, own)
+        if _held(loop.body):
+            self._long_turns(name, kind, loop.body, own)
+            self._grouped_turns(name, kind, loop.body, own)
+            return
         spread, places = "spread_out", kind
         if ends_here(loop.body):
             self._long_turns(name, kind, loop.body, own)
             spread, places = "spread_short", "i32"
-            if added_in(loop.body) is None:
-                self._grouped_turns(name, kind, loop.body, own)
-                return
         self._line(f"const auto {name}_all = {spread}(t, {name}_low, {name}_high);")
         self._shared_turns(name, places, loop.body, own)
 
@@ -85,8 +86,9 @@ class SpreadLoops(LaneLoops):
     def _grouped_turns(
         self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
-        """Groups of lanes take the turns of a range each, one range after the other. `kind`: the
-        type of positions."""
+        """Groups of lanes take the turns of a range each, one range after the other: to find out
+        whose range has a turn would take as long as the turn, which looks a value up in a list that
+        is held. `kind`: the type of positions."""
         before, group = dict(self._renamed), min(self.lanes, GROUP)
         left, rank, step, high = f"{name}_left", f"{name}_rank", f"{name}_step", f"{name}_its_high"
         self._line(f"const u32 {left} = ballot(t, {name}_low < {name}_high);")
@@ -104,19 +106,19 @@ class SpreadLoops(LaneLoops):
     def _own_turns(
         self, name: str, high: str, step: int, body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
-        """A lane's turns of a range. If a turn begins with a value of a list, that of the next turn
-        is loaded before, to hide the latency."""
+        """A lane's turns of a range, which begin with a value of a list. That of the next turn is
+        loaded before, to hide the latency."""
         match body[0]:
             case ast.Assign(
-                targets=[ast.Name(id=value)],
-                value=ast.Call(args=[ast.Call(args=[array, ast.Name(id=turn)]) as read]),
-            ) if turn == name and called(read) == "at":
-                ahead = f"{value}_ahead"
-                kind, values = self.types.declared(value), self._expr(array)
-                self._line(f"{kind} {ahead} = 0;")
-                self._line(f"if ({name}_its_low < {high}) {ahead} = {values}[{name}_its_low];")
-                load = f"if {name} + {step} < {high}:\n    {ahead} = at({values}, {name} + {step})"
-                body = [*ast.parse(f"{value} = {ahead}\n{load}").body, *body[1:]]
+                targets=[ast.Name(id=value)], value=ast.Call(args=[ast.Call(args=[array, _])])
+            ):
+                ahead, values = f"{value}_ahead", self._expr(array)
+            case _:
+                raise AssertionError(ast.unparse(body[0]))
+        self._line(f"{self.types.declared(value)} {ahead} = 0;")
+        self._line(f"if ({name}_its_low < {high}) {ahead} = {values}[{name}_its_low];")
+        load = f"if {name} + {step} < {high}:\n    {ahead} = at({values}, {name} + {step})"
+        body = [*ast.parse(f"{value} = {ahead}\n{load}").body, *body[1:]]
         head = f"for (i64 {name} = {name}_its_low; {name} < {high}; {name} += {step})"
         with self._braces(head):
             self._turn("true", body, [*own, name])
@@ -126,8 +128,8 @@ class SpreadLoops(LaneLoops):
     ) -> None:
         """All lanes together take the turns of one long range after the other: then they need not
         find out whose range has a turn."""
-        before, added = dict(self._renamed), added_in(body)
-        least = "LONG_FOR_GROUPS" if added is None else "LONG"
+        before, added, held = dict(self._renamed), added_in(body), _held(body)
+        least = "LONG_FOR_GROUPS" if held else "LONG"
         left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
         votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= {least})"
         with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
@@ -138,8 +140,12 @@ class SpreadLoops(LaneLoops):
             self._theirs(name, rank, body, own)
             if added is not None:
                 self._add_several(name, body, added)
-            else:
+            elif held:
                 self._own_turns(name, high, self.lanes, body, own)
+            else:
+                start = f"i64 {name} = {name}_its_low"
+                with self._braces(f"for ({start}; {name} < {high}; {name} += LANES)"):
+                    self._turn("true", body, [*own, name])
         self._line(f"if ({name}_high - {name}_low >= {least}) {name}_high = {name}_low;")
         self._renamed = before
 
@@ -200,6 +206,11 @@ class SpreadLoops(LaneLoops):
                 const = "" if variable in assigned else "const "
                 self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine
+
+
+def _held(body: Sequence[ast.stmt]) -> bool:
+    """Whether turns look a value up in a list that is held (`met_lists.py`)."""
+    return any(together(each, {"has_held"}) for each in body)
 
 
 def ends_here(body: Sequence[ast.stmt]) -> bool:

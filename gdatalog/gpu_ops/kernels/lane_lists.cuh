@@ -122,8 +122,11 @@ DEVICE P count_common_of_each(Tile<N> t, bool yes, Array<const A> va, P alo, P a
 // value of another list then costs a probe, where a search would cost as many as the list's length
 // has bits.
 
-// The slots of a tile's table: as many as a short list needs are used, at most half of all.
+// The slots of a tile's table. Lists take at most half of them, and of short lists not all are used:
+// at least a few for each value, or more if many values are looked up. The emptier the table, the
+// fewer lanes wait for others to find a free slot.
 constexpr int HELD_BITS = 10, HELD_SLOTS = 1 << HELD_BITS, LEAST_SLOTS = 64;
+constexpr int SLOTS_EACH = 16, MORE_SLOTS_EACH = 32;
 constexpr i32 NOT_HELD = -1;  // of an empty slot: lists of negative values are not held
 // A list is held if lanes have so many values to look up in it, and so many for each of its own.
 constexpr int PAYS = 32, PAYS_EACH = 2;
@@ -146,11 +149,11 @@ DEVICE bool fits_held(Array<const i32> values, i64 lo, i64 hi) {
 }
 
 template <int N, class H>
-DEVICE void hold(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
+DEVICE void hold(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi, int each) {
     int slots = HELD_SLOTS;
     now.lo = lo;
     now.hi = hi;
-    for (now.shift = 32 - HELD_BITS; slots > LEAST_SLOTS && slots >= 8 * (hi - lo); slots /= 2) {
+    for (now.shift = 32 - HELD_BITS; slots > LEAST_SLOTS && slots >= 2 * each * (hi - lo); slots /= 2) {
         now.shift++;
     }
     sync(t);  // all lanes have finished reading
@@ -226,7 +229,7 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
         if (now.lo != lo || now.hi != hi) {
             const u32 values = sum(t, same ? (u32)(ahi - alo) : 0u);
             if (values < PAYS + PAYS_EACH * (u32)(hi - lo) || !fits_held(vb, lo, hi)) continue;
-            hold(t, held, now, vb, lo, hi);
+            hold(t, held, now, vb, lo, hi, SLOTS_EACH);
         }
         n += count_held(t, same, va, alo, ahi, held, now);
         left = left && !same;
@@ -239,7 +242,7 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
 template <int N, class H>
 DEVICE i64 hold_list(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
     if (!fits_held(values, lo, hi)) return 0;
-    hold(t, held, now, values, lo, hi);
+    hold(t, held, now, values, lo, hi, MORE_SLOTS_EACH);
     now.hi = now.lo;  // the same place may have another list later
     return 1;
 }
