@@ -41,7 +41,7 @@ from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, names_in
-from gdatalog.gpu_ops.flat import Flat, flat_of
+from gdatalog.gpu_ops.flat import flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.met_lists import MetLists
@@ -56,7 +56,6 @@ class Translation(SpreadLoops):
     """Translates statements, and what they jump to."""
 
     comments: dict[int, str] = field(default_factory=dict)  # by line
-    _flats: dict[int, Flat] = field(default_factory=dict)  # by the loop
 
     def body(self, source: str) -> list[str]:
         """The statements of a module's function, which uses the state of its tile."""

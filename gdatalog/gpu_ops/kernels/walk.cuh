@@ -95,7 +95,7 @@ template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
-    const i64 share = run.parts > 1 || lanes == 1 ? 0 : 2 * run.tiles;
+    const i64 share = run.parts > 1 || lanes == 1 ? 0 : 4 * run.tiles;
     const Units units = {total, grain_of(run, total, lanes), run.part, run.parts, share};
     work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
                           run.limit >= 0 && waits_for_tasks(t, run));
