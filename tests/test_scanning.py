@@ -250,6 +250,15 @@ def test_a_memory_limit_holds(table: pd.DataFrame) -> None:
     assert db.query("n(sum(k * 3)) <- f(k).").fetchall() == [(3 * sum(range(3_000_000)),)]
 
 
+def test_what_a_thread_has_no_memory_for_is_scanned_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "PART", 1 << 16)
+    keys, values = np.arange(1 << 18) * 7 % (1 << 17), np.arange(1 << 18)
+    with gd.connect(device="cpu", memory_limit="18MiB", threads=2) as db:
+        db["f"] = pd.DataFrame({"k": keys, "v": values})
+        found = db.query("g(k, count(), sum(v)) <- f(k, v). n(count(), sum(s)) <- g(_, _, s).")
+        assert found.fetchall() == [(1 << 17, sum(range(1 << 18)))]
+
+
 JOINED = [
     "p(a, b, c, d, e, k, v) <- wide(a, b, c, d, e), few(b, k, v).",
     "p(a, b, c, d, e, v) <- wide(a, b, c, d, e), few(b, _, v), other(v, e).",

@@ -8,6 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import PATIENCE
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.ops import Ops
@@ -52,11 +53,10 @@ class Scan:
         if not sink.divisible or len(parts) < 2:
             self._one_by_one(sink)
             return
-        workers = min(self.workers, len(parts))
+        workers, taken = min(self.workers, len(parts)), 0
         if workers > 1 and self._by_threads(workers):
-            self._together(parts, workers, sink)
-            return
-        for done, part in enumerate(parts):
+            taken = self._together(parts, workers, sink)
+        for done, part in enumerate(parts[taken:], taken):
             into = sink.apart(self.limits)
             walk = self._walk(self.limits, self.seen)
             for rows in self._chunks(part, self.limits):
@@ -99,7 +99,9 @@ class Scan:
         texts = any(map(_looks_into_texts, (*made, *self.join.outputs)))
         return not generates(self.join) and not texts and room <= self.limits.spare()
 
-    def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> None:
+    def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> int:
+        """Returns how many parts the sink has taken: fewer if one needs more memory than a thread
+        may use."""
         limits, left = self.limits, Event()
 
         def poll() -> None:
@@ -128,7 +130,11 @@ class Scan:
                     future = running.popleft()
                     while not wait([future], PATIENCE).done:
                         limits.poll()
-                    into, seen = future.result()
+                    try:
+                        into, seen = future.result()
+                    except MemoryLimitError:
+                        left.set()
+                        return done
                     sink.take(into)
                     for name, other in (seen or {}).items():
                         assert self.seen is not None
@@ -137,6 +143,7 @@ class Scan:
             except BaseException:
                 left.set()
                 raise
+        return len(parts)
 
 
 def _looks_into_texts(expr: Expr) -> bool:

@@ -1,7 +1,7 @@
 """What a breadth-first run has read from a device: the numbers of rows of its levels.
 
-The same run over the same indexes reads the same. So it can be recorded: arrays have just the size
-that they need, and nothing waits.
+The same run over the same indexes, with as many rows of a level at once, reads the same. So it can
+be recorded: arrays have just the size that they need, and nothing waits.
 """
 
 from __future__ import annotations
