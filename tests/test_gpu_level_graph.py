@@ -84,6 +84,18 @@ def test_rows_without_a_list() -> None:
         assert expected and [asked(there, K4, True)[0] for _ in range(4)] == [expected] * 4
 
 
+@pytest.mark.parametrize("chunk", [None, 150])
+def test_a_level_by_array_operations_after_kernels(
+    chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel of a level is compiled still; the rows of the level before may have no node."""
+    drawn = np.random.default_rng(3).integers(0, 60, (900, 2)).tolist()
+    edges = sorted({(a, b) for a, b in map(sorted, drawn) if a < b})
+    with opened(None, edges=edges) as here, opened(DEVICE, chunk, edges) as there:
+        monkeypatch.setattr(Kernels, "soon", lambda kernels, text, name: name != "count_level")
+        assert asked(there, K4, False)[0] == asked(here, K4, False)[0]
+
+
 def test_intersections_that_rows_share_are_not_recorded() -> None:
     """An index by the second column is there, so the last level needs few different intersections;
     the host reads how many."""
