@@ -92,6 +92,7 @@ def test_edges_are_put_in_order_once(
             device.walks.drop_launches()
             db.workspace.results.clear()
         assert found == 2 * expected
+        assert "_n > 0 ? 0 : parent_of(t, " in "".join(device.walks._kernels)
         assert len(made[0]) == (0 if least else len(edges(200)))
         assert least or made[0] is made[1]
 

@@ -218,6 +218,9 @@ def test_common_values_that_are_only_counted_are_not_written() -> None:
         # What is read from arrays of 32 bits takes one register, and one shuffle.
         assert re.search(r"^    i32 .*\bl4, h4\b", source, re.MULTILINE)
         assert "i32 i4_low = 0, i4_high = 0;" in source
+        # Groups of eight lanes take a list each, and load the next values ahead.
+        assert source.count("holds_key(held, held_now,") == 2
+        assert "i4_step += 4" in source and "x3_ahead = v2_1[(i4 + 8)];" in source
 
 
 @pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])

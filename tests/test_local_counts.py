@@ -16,7 +16,7 @@ from gdatalog import calls, patterns
 from gdatalog.account import Account
 from gdatalog.engine import depth, draft
 from gdatalog.engine.device import CPU
-from gdatalog.engine.exact_counts import CountOverflow
+from gdatalog.engine.exact_counts import CountOverflow, exact_sum
 from gdatalog.engine.rules import signed_sum
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.join_plan import RulePlan, Tally, Term
@@ -312,8 +312,16 @@ def test_indexes_of_counts_are_charged_before_they_are_made(
     tracemalloc.stop()
     assert needed <= account.peak
     assert made.total == 2 * counts.sum()
+    assert levels[1].rises is True  # what is known of edges is not looked up again
     with pytest.raises(MemoryError):
         EdgeCounts(counted.edges, counts, CPU.ops).trie(columns, (), True, Account(memory=1 << 20))
+
+
+@pytest.mark.parametrize("most", [1 << 52, (1 << 53) - 3, 1 << 53, (1 << 61) + 1, (1 << 62) - 1])
+def test_sums_are_exact(most: int) -> None:
+    """By one sum of floats if these are exact, else of ints, of any size."""
+    for rest in ([], [1], [3, 1, 0], [most]):
+        assert exact_sum(np.array([most, *rest])) == most + sum(rest)
 
 
 @pytest.mark.parametrize("shape", ["diamond", "book", "K4 at an edge"])

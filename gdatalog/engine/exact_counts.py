@@ -16,6 +16,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 EXACT = 2.0**62
+FLOATS = 2.0**53  # floats add up ints exactly if the sum is less
 TABLES = "tables of counts by value"
 
 
@@ -64,10 +65,11 @@ def ascends(keys: Array) -> bool:
 
 
 def exact_sum(counts: Array) -> int:
-    """The exact sum."""
-    if float(counts.sum(dtype=np.float64)) >= EXACT:
-        return sum(map(int, brought(counts)))
-    return int(counts.sum())
+    """The exact sum; no count is negative."""
+    rough = float(counts.sum(dtype=np.float64))
+    if rough < FLOATS:
+        return int(rough)
+    return sum(map(int, brought(counts))) if rough >= EXACT else int(counts.sum())
 
 
 def one_row(total: int) -> tuple[Columns, int]:

@@ -24,6 +24,7 @@ class LaneLoops(CodeEmitter):
     counters: Sequence[Counter] = ()
     turned: dict[str, str] = field(default_factory=dict)  # arrays of entries, and their offsets
     _turns: int = 0
+    _flats: dict[int, Flat] = field(default_factory=dict)  # by the loop
 
     @abstractmethod
     def _block(self, body: Sequence[ast.stmt]) -> None: ...
@@ -129,6 +130,14 @@ class LaneLoops(CodeEmitter):
                 self._turn(goes, flat.body, [inner, outer])
             else:
                 self._count(counted, goes, inner, bool(turned))
+
+    def _call(self, name: str, node: ast.Call, args: Sequence[ast.expr]) -> str:
+        found = CodeEmitter._call(self, name, node, args)
+        if name == "parent_of":  # entries in another order have theirs beside them
+            of = (each for each in self._flats.values() if each.offsets == ast.unparse(args[0]))
+            for turned in filter(None, map(self._turned, of)):
+                return f"({self._length(ast.Name(turned))} > 0 ? 0 : {found})"
+        return found
 
     @property
     def _short(self) -> bool:

@@ -8,6 +8,7 @@ from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.trie import Trie
 
 TILES = (1, 2, 4, 8, 16, 32)
+GROUP = 8  # lanes that take the turns of one range, where the lanes of a tile have short ranges
 WIDER = 8  # lanes per mean length: most time goes into the long lists
 # With MANY values and no list longer than SHORT, tiles are as narrow as the mean length.
 SHORT, MANY = 32, 4_000_000

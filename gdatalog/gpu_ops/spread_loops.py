@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from gdatalog.codegen.function_trees import called
 from gdatalog.gpu_ops.cpp_types import assigned_in, names_in
 from gdatalog.gpu_ops.lane_loops import LaneLoops
+from gdatalog.gpu_ops.lanes import GROUP
 from gdatalog.gpu_ops.steady import calls_in
 from gdatalog.records import dataclass
 
@@ -27,6 +28,10 @@ class SpreadLoops(LaneLoops):
         if loop.iter.args[2:]:
             keys = [self._expr(arg) for arg in loop.iter.args[2:]]
             self._turns_of_keys(name, keys, loop.body, own)
+        if _held(loop.body):
+            self._long_turns(name, kind, loop.body, own)
+            self._grouped_turns(name, kind, loop.body, own)
+            return
         spread, places = "spread_out", kind
         if ends_here(loop.body):
             self._long_turns(name, kind, loop.body, own)
@@ -78,28 +83,70 @@ class SpreadLoops(LaneLoops):
             self._turn(f"{place} < {total}", body, [*own, name])
         self._renamed = before
 
+    def _grouped_turns(
+        self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
+        """Groups of lanes take the turns of a range each, one range after the other: to find out
+        whose range has a turn would take as long as the turn, which looks a value up in a list that
+        is held. `kind`: the type of positions."""
+        before, group = dict(self._renamed), min(self.lanes, GROUP)
+        left, rank, step, high = f"{name}_left", f"{name}_rank", f"{name}_step", f"{name}_its_high"
+        self._line(f"const u32 {left} = ballot(t, {name}_low < {name}_high);")
+        goes = f"{step} < LANES && {left} >> {step} != 0u"
+        with self._braces(f"for (int {step} = 0; {goes}; {step} += {self.lanes // group})"):
+            self._may_stop(body)
+            self._line(f"const int {rank} = {step} + t.rank / {group};")
+            self._line(f"const {kind} {high} = from_rank(t, {name}_high, {rank});")
+            low = f"from_rank(t, {name}_low, {rank}) + t.rank % {group}"
+            self._line(f"const {kind} {name}_its_low = {low};")
+            self._theirs(name, rank, body, own)
+            self._own_turns(name, high, group, body, own)
+        self._renamed = before
+
+    def _own_turns(
+        self, name: str, high: str, step: int, body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
+        """A lane's turns of a range, which begin with a value of a list. That of the next turn is
+        loaded before, to hide the latency."""
+        match body[0]:
+            case ast.Assign(
+                targets=[ast.Name(id=value)], value=ast.Call(args=[ast.Call(args=[array, _])])
+            ):
+                ahead, values = f"{value}_ahead", self._expr(array)
+            case _:
+                raise AssertionError(ast.unparse(body[0]))
+        self._line(f"{self.types.declared(value)} {ahead} = 0;")
+        self._line(f"if ({name}_its_low < {high}) {ahead} = {values}[{name}_its_low];")
+        load = f"if {name} + {step} < {high}:\n    {ahead} = at({values}, {name} + {step})"
+        body = [*ast.parse(f"{value} = {ahead}\n{load}").body, *body[1:]]
+        head = f"for (i64 {name} = {name}_its_low; {name} < {high}; {name} += {step})"
+        with self._braces(head):
+            self._turn("true", body, [*own, name])
+
     def _long_turns(
         self, name: str, kind: str, body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
         """All lanes together take the turns of one long range after the other: then they need not
         find out whose range has a turn."""
-        before = dict(self._renamed)
+        before, added, held = dict(self._renamed), added_in(body), _held(body)
+        least = "LONG_FOR_GROUPS" if held else "LONG"
         left, rank, high = f"{name}_left", f"{name}_rank", f"{name}_its_high"
-        votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= LONG)"
+        votes = f"u32 {left} = ballot(t, {name}_high - {name}_low >= {least})"
         with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
             self._line(f"const int {rank} = lowest_bit({left});")
             self._line(f"const {kind} {high} = from_rank(t, {name}_high, {rank});")
             low = f"const {kind} {name}_its_low = from_rank(t, {name}_low, {rank}) + t.rank;"
             self._line(low)
             self._theirs(name, rank, body, own)
-            added = added_in(body)
             if added is not None:
                 self._add_several(name, body, added)
+            elif held:
+                self._own_turns(name, high, self.lanes, body, own)
             else:
                 start = f"i64 {name} = {name}_its_low"
                 with self._braces(f"for ({start}; {name} < {high}; {name} += LANES)"):
                     self._turn("true", body, [*own, name])
-        self._line(f"if ({name}_high - {name}_low >= LONG) {name}_high = {name}_low;")
+        self._line(f"if ({name}_high - {name}_low >= {least}) {name}_high = {name}_low;")
         self._renamed = before
 
     def _add_several(self, name: str, body: Sequence[ast.stmt], added: ast.Assign) -> None:
@@ -127,8 +174,9 @@ class SpreadLoops(LaneLoops):
         self, name: str, keys: Sequence[str], body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
         """If a table has far fewer keys than a lane's range has values, all lanes look the keys up
-        in that range, and share none of its turns."""
+        in that range, and share none of its turns. Keys that are held need no test."""
         array, values, length = keys
+        body = [each for each in body if not together(each, {"has_held"})]
         before = dict(self._renamed)
         left, rank, at, few = f"{name}_left", f"{name}_rank", f"{name}_at", f"{name}_few"
         self._line(f"const bool {few} = few_keys({name}_low, {name}_high, {length});")
@@ -158,6 +206,11 @@ class SpreadLoops(LaneLoops):
                 const = "" if variable in assigned else "const "
                 self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine
+
+
+def _held(body: Sequence[ast.stmt]) -> bool:
+    """Whether turns look a value up in a list that is held (`met_lists.py`)."""
+    return any(together(each, {"has_held"}) for each in body)
 
 
 def ends_here(body: Sequence[ast.stmt]) -> bool:

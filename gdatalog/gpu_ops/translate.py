@@ -41,7 +41,7 @@ from gdatalog.codegen.function_trees import Function, called, statements
 from gdatalog.gpu_ops.cpp import OPERATORS
 from gdatalog.gpu_ops.cpp_lines import LanesLoop
 from gdatalog.gpu_ops.cpp_types import STATE_NAMES, LoopTypes, assigned_in, names_in
-from gdatalog.gpu_ops.flat import Flat, flat_of
+from gdatalog.gpu_ops.flat import flat_of
 from gdatalog.gpu_ops.heads import head_of
 from gdatalog.gpu_ops.lanes import TILES
 from gdatalog.gpu_ops.met_lists import MetLists
@@ -56,7 +56,6 @@ class Translation(SpreadLoops):
     """Translates statements, and what they jump to."""
 
     comments: dict[int, str] = field(default_factory=dict)  # by line
-    _flats: dict[int, Flat] = field(default_factory=dict)  # by the loop
 
     def body(self, source: str) -> list[str]:
         """The statements of a module's function, which uses the state of its tile."""
@@ -267,6 +266,8 @@ class Translation(SpreadLoops):
         first, end = f"{name}_first", f"{name}_end"
         start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
         step, rank = _strip(team)
+        if team and not any(isinstance(each, ast.For) for each in body):
+            self.lines.append("#pragma unroll 4")
         with self._braces(f"for ({start}; {first} < {high if units else end}; {first} += {step})"):
             if units:
                 last = f"least_of({first} + LANES, {high}) - 1"

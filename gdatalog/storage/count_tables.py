@@ -59,10 +59,11 @@ class EdgeCounts:
 
     def _made(self, columns: tuple[int, ...], tests: Sequence[RowTest], weighted: bool) -> Trie:
         xp = self.ops.xp
-        root, below = self.edges.levels  # the first column is always the lesser one, or never
-        first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
-        rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
-        ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
+        root, below = self.edges.levels
+        if below.rises is None:  # the first column is always the lesser one, or never
+            first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
+            below.rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
+        ways = [way for way in (1, -1) if passes(-way if below.rises else way, tests)]
         if self.total is None:
             self.total = int(self.counts.sum())
         total = self.total * len(ways)

@@ -62,6 +62,7 @@ class TrieLevel:
         # Of a graph's edges in both directions: the entries whose value is less, as reversed edges
         # are sorted (`loop_tables.py`).
         self.turned: Array | None = None
+        self.rises: bool | None = None  # of edges: whether values are greater than their parents
 
     def knows(
         self, span: tuple[int, int] | None = None, index: tuple[int, Array] | None = None

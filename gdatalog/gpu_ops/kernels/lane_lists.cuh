@@ -122,8 +122,11 @@ DEVICE P count_common_of_each(Tile<N> t, bool yes, Array<const A> va, P alo, P a
 // value of another list then costs a probe, where a search would cost as many as the list's length
 // has bits.
 
-// The slots of a tile's table: as many as a short list needs are used, at most half of all.
+// The slots of a tile's table. Lists take at most half of them, and of short lists not all are used:
+// at least a few for each value, or more if many values are looked up. The emptier the table, the
+// fewer lanes wait for others to find a free slot.
 constexpr int HELD_BITS = 10, HELD_SLOTS = 1 << HELD_BITS, LEAST_SLOTS = 64;
+constexpr int SLOTS_EACH = 16, MORE_SLOTS_EACH = 32;
 constexpr i32 NOT_HELD = -1;  // of an empty slot: lists of negative values are not held
 // A list is held if lanes have so many values to look up in it, and so many for each of its own.
 constexpr int PAYS = 32, PAYS_EACH = 2;
@@ -146,11 +149,11 @@ DEVICE bool fits_held(Array<const i32> values, i64 lo, i64 hi) {
 }
 
 template <int N, class H>
-DEVICE void hold(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
+DEVICE void hold(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi, int each) {
     int slots = HELD_SLOTS;
     now.lo = lo;
     now.hi = hi;
-    for (now.shift = 32 - HELD_BITS; slots > LEAST_SLOTS && slots >= 8 * (hi - lo); slots /= 2) {
+    for (now.shift = 32 - HELD_BITS; slots > LEAST_SLOTS && slots >= 2 * each * (hi - lo); slots /= 2) {
         now.shift++;
     }
     sync(t);  // all lanes have finished reading
@@ -180,7 +183,7 @@ template <int N, class P, class H>
 DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, H held,
                       const Held& now) {
     u32 n = 0;
-    const bool far = yes && hi - lo >= N / 2;
+    const bool far = yes && hi - lo >= LONG_FOR_GROUPS;
     for (u32 left = ballot(t, far); left != 0u; left &= left - 1u) {
         const int owner = lowest_bit(left);
         const u32 length = from_rank(t, (u32)(hi - lo), owner);
@@ -192,12 +195,20 @@ DEVICE u32 count_held(Tile<N> t, bool yes, Array<const i32> values, P lo, P hi, 
         }
         if (at < length) n += holds(held, now, +list[at]) ? 1u : 0u;
     }
-    const SpreadOf<P> all = spread_out(t, lo, hi, yes && !far);
-    for (P at = 0; at < all.total; at += N) {
-        const P place = at + t.rank;
-        const int owner = owner_of(t, all, place);
-        const P from = from_rank(t, all.origin, owner) + place;
-        if (place < all.total) n += holds(held, now, +values[from]) ? 1u : 0u;
+    // Groups of lanes take a short list each, one after the other.
+    constexpr int GROUP = N < 8 ? N : 8;
+    const u32 near = ballot(t, yes && !far && lo < hi);
+    for (int step = near == 0u ? N : lowest_bit(near) & -(N / GROUP);
+         step < N && near >> step != 0u; step += N / GROUP) {
+        const int owner = step + t.rank / GROUP;
+        const P start = from_rank(t, lo, owner);
+        const u32 whole = from_rank(t, (u32)(hi - lo), owner);
+        const u32 length = (near >> owner & 1u) != 0u ? whole : 0u;
+        for (u32 at = t.rank % GROUP; at < length; at += 2 * GROUP) {
+            const i32 one = +values[start + at];
+            const i32 other = at + GROUP < length ? +values[start + at + GROUP] : NOT_HELD;
+            n += (holds(held, now, one) ? 1u : 0u) + (holds(held, now, other) ? 1u : 0u);
+        }
     }
     return n;
 }
@@ -218,7 +229,7 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
         if (now.lo != lo || now.hi != hi) {
             const u32 values = sum(t, same ? (u32)(ahi - alo) : 0u);
             if (values < PAYS + PAYS_EACH * (u32)(hi - lo) || !fits_held(vb, lo, hi)) continue;
-            hold(t, held, now, vb, lo, hi);
+            hold(t, held, now, vb, lo, hi, SLOTS_EACH);
         }
         n += count_held(t, same, va, alo, ahi, held, now);
         left = left && !same;
@@ -231,7 +242,7 @@ DEVICE P count_common_held(Tile<N> t, bool yes, Array<const i32> va, P alo, P ah
 template <int N, class H>
 DEVICE i64 hold_list(Tile<N> t, H held, Held& now, Array<const i32> values, i64 lo, i64 hi) {
     if (!fits_held(values, lo, hi)) return 0;
-    hold(t, held, now, values, lo, hi);
+    hold(t, held, now, values, lo, hi, MORE_SLOTS_EACH);
     now.hi = now.lo;  // the same place may have another list later
     return 1;
 }

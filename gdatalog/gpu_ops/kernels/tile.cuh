@@ -112,8 +112,9 @@ DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
     return spread_lengths<P>(t, low, yes && high > low ? high - low : (P)0);
 }
 
-// Ranges from this length on are not spread: all lanes take one after the other.
-constexpr i64 LONG = 64;
+// Ranges from this length on are not spread: all lanes take one after the other. And those that would
+// be taken by groups of lanes.
+constexpr i64 LONG = 64, LONG_FOR_GROUPS = 128;
 
 // Of ranges that are shorter.
 template <int N, class O>

@@ -95,7 +95,7 @@ template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total, i64 lanes) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
-    const i64 share = run.parts > 1 || lanes == 1 ? 0 : 2 * run.tiles;
+    const i64 share = run.parts > 1 || lanes == 1 ? 0 : 4 * run.tiles;
     const Units units = {total, grain_of(run, total, lanes), run.part, run.parts, share};
     work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
                           run.limit >= 0 && waits_for_tasks(t, run));
@@ -207,6 +207,13 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
         share_rest(t, run, work, last);
     }
     return true;
+}
+
+// The units before this one lead to nothing, from the current one on: none of them is taken any more.
+template <int N>
+DEVICE void skip_units(Tile<N> t, const Run& run, const Work& work, i64 unit) {
+    const int number = work.team ? thread_of_block() : t.rank;
+    if (number == 0 && run.parts == 1) atomic_max(run.control, NEXT, unit);
 }
 
 // Gives the units after the current one to others, and then its turns [from, end). Returns where

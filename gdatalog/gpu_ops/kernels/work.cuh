@@ -306,9 +306,12 @@ DEVICE bool find_task(C control, R ring, i64 capacity, const Units& all, bool he
 // The longest pause of a waiting tile between two checks for a task. It grows with the number of
 // tiles, because waiting tiles contend for the words that the others work with.
 DEVICE int longest_pause(i64 capacity) {
-    const i64 pause = 16 * capacity;
-    return pause < 1024 ? 1024 : pause < LONGEST_PAUSE ? (int)pause : LONGEST_PAUSE;
+    return capacity < 1024 ? 1024 : capacity < LONGEST_PAUSE ? (int)capacity : LONGEST_PAUSE;
 }
+
+// The pause after one. The launch ends when the last tile wakes, so no tile sleeps for longer than
+// about a quarter of the time that it has waited.
+DEVICE int next_pause(int wait, int longest) { return wait < longest ? wait + wait / 4 : longest; }
 
 // For one lane: a task, or one without units if there is none. `waits`: other tiles may share their
 // tasks.
@@ -318,7 +321,7 @@ DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool he
     bool over = false, idle = false;
     // In a light round few tiles wait.
     const int longest = control[LIGHT] != 0 ? 1024 : longest_pause(capacity);
-    for (int wait = SHORTEST_PAUSE;; wait = wait < longest ? 2 * wait : longest) {
+    for (int wait = SHORTEST_PAUSE;; wait = next_pause(wait, longest)) {
         if (find_task(control, ring, capacity, all, held, task, over) || over) break;
         if (!waits) break;
         if (!idle) atomic_add(control, IDLE, (i64)1);
