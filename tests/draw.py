@@ -13,9 +13,11 @@ than half of the programs were repetitions. `reduce` makes a program that fails 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.parser import format_node
@@ -145,3 +147,12 @@ def string_programs() -> st.SearchStrategy[Drawn]:
 
 def relational_programs() -> st.SearchStrategy[Drawn]:
     return programs(PROFILES["relational"])
+
+
+# Profiles whose programs every executor is given.
+MANY = ("programs", "graph", "relational", "recursive", "aggregate", "string")
+
+
+def check_drawn(profile: str, drawing: settings, check: Callable[[Drawn], None]) -> None:
+    """Checks drawn programs of a profile, as many as the settings say."""
+    drawing(given(programs(PROFILES[profile]))(check))()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import gdatalog
 from gdatalog.codegen.helpers import lists
@@ -22,17 +21,7 @@ from gdatalog.settings import Strategy
 from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.corners import CORNERS, Example
-from tests.draw import (
-    Drawn,
-    aggregate_programs,
-    graph_programs,
-    null_programs,
-    optional_programs,
-    programs,
-    recursive_programs,
-    relational_programs,
-    string_programs,
-)
+from tests.draw import Drawn, check_drawn
 from tests.examples import EXAMPLES
 from tests.interpreted import interpreted
 from tests.oracle_values import canonical
@@ -76,59 +65,21 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@share(12)
-@given(programs())
-def test_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(8)
-@given(graph_programs())
-def test_graph_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(6)
-@given(relational_programs())
-def test_relational_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(2)
-@given(recursive_programs())
-def test_recursive_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(8)
-@given(aggregate_programs())
-def test_aggregate_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(4)
-@given(string_programs())
-def test_string_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(4)
-@given(null_programs())
-def test_null_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(8)
-@given(optional_programs())
-def test_optional_programs(drawn: Drawn) -> None:
-    agrees(drawn)
+@pytest.mark.parametrize(
+    ("profile", "percent"),
+    [
+        ("programs", 12),
+        ("graph", 8),
+        ("relational", 6),
+        ("recursive", 2),
+        ("aggregate", 8),
+        ("string", 4),
+        ("null", 4),
+        ("optional", 8),
+    ],
+)
+def test_programs(profile: str, percent: int) -> None:
+    check_drawn(profile, share(percent), agrees)
 
 
 @pytest.mark.parametrize(

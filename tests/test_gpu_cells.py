@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import depth, host_tries
@@ -35,15 +34,7 @@ from tests.cases import share
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.driver import HostCopied
-from tests.draw import (
-    Drawn,
-    aggregate_programs,
-    graph_programs,
-    programs,
-    recursive_programs,
-    relational_programs,
-    string_programs,
-)
+from tests.draw import MANY, Drawn, check_drawn
 
 pytestmark = [
     needs_compiler,
@@ -137,45 +128,9 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@share(1)
-@given(programs())
-def test_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(graph_programs())
-def test_graph_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(relational_programs())
-def test_relational_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(recursive_programs())
-def test_recursive_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(aggregate_programs())
-def test_aggregate_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(string_programs())
-def test_string_programs(drawn: Drawn) -> None:
-    agrees(drawn)
+@pytest.mark.parametrize("profile", MANY)
+def test_programs(profile: str) -> None:
+    check_drawn(profile, share(1), agrees)
 
 
 @pytest.mark.parametrize("cell_bytes", [300, 3000])

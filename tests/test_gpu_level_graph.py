@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
@@ -81,6 +82,31 @@ def test_rows_without_a_list() -> None:
     with opened(None, edges=SPARSE) as here, opened(DEVICE, edges=SPARSE) as there:
         expected = asked(here, K4, False)[0]
         assert expected and [asked(there, K4, True)[0] for _ in range(4)] == [expected] * 4
+
+
+@pytest.mark.parametrize("chunk", [None, 150])
+def test_a_level_by_array_operations_after_kernels(
+    chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel of a level is compiled still; the rows of the level before may have no node."""
+    drawn = np.random.default_rng(3).integers(0, 60, (900, 2)).tolist()
+    edges = sorted({(a, b) for a, b in map(sorted, drawn) if a < b})
+    with opened(None, edges=edges) as here, opened(DEVICE, chunk, edges) as there:
+        monkeypatch.setattr(Kernels, "soon", lambda kernels, text, name: name != "count_level")
+        assert asked(there, K4, False)[0] == asked(here, K4, False)[0]
+
+
+def test_intersections_that_rows_share_are_not_recorded() -> None:
+    """An index by the second column is there, so the last level needs few different intersections;
+    the host reads how many."""
+    edges = np.unique(np.random.default_rng(3).integers(0, 40, (300, 2)), axis=0).tolist()
+    cycle = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, e), E(a, e)."
+    with opened(None, edges=edges) as here, opened(DEVICE, edges=edges) as there:
+        for db in (here, there):
+            asked(db, "n(count()) <- E(a, b), E(b, a).", False)
+        expected = asked(here, cycle, False)[0]
+        runs = [asked(there, cycle, False) for _ in range(3)]
+        assert [(found, recorded) for found, _, recorded in runs] == [(expected, 0)] * 3
 
 
 def test_more_than_counts_is_not_recorded() -> None:

@@ -10,7 +10,6 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
 
 import gdatalog
 from gdatalog.engine import stratum_run
@@ -24,15 +23,7 @@ from tests.cases import share
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler, stand_in
 from tests.cuda_host.arrays import COUNTER
-from tests.draw import (
-    Drawn,
-    aggregate_programs,
-    graph_programs,
-    programs,
-    recursive_programs,
-    relational_programs,
-    string_programs,
-)
+from tests.draw import MANY, Drawn, check_drawn
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
 
@@ -63,45 +54,9 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@share(1)
-@given(programs())
-def test_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(graph_programs())
-def test_graph_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(relational_programs())
-def test_relational_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(recursive_programs())
-def test_recursive_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(aggregate_programs())
-def test_aggregate_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(string_programs())
-def test_string_programs(drawn: Drawn) -> None:
-    agrees(drawn)
+@pytest.mark.parametrize("profile", MANY)
+def test_programs(profile: str) -> None:
+    check_drawn(profile, share(1), agrees)
 
 
 def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:

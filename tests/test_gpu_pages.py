@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import paged_joins
@@ -21,15 +20,7 @@ from tests import test_engine_oracle as oracle
 from tests.cases import share
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.pages import HostMemory
-from tests.draw import (
-    Drawn,
-    aggregate_programs,
-    graph_programs,
-    programs,
-    recursive_programs,
-    relational_programs,
-    string_programs,
-)
+from tests.draw import MANY, Drawn, check_drawn
 from tests.test_gpu_cells import QUERIES, asked, expected, forced, loaded, opened
 
 __all__ = ["expected"]  # a fixture
@@ -74,45 +65,9 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@share(1)
-@given(programs())
-def test_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(graph_programs())
-def test_graph_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(relational_programs())
-def test_relational_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(recursive_programs())
-def test_recursive_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(aggregate_programs())
-def test_aggregate_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.drawn
-@share(1)
-@given(string_programs())
-def test_string_programs(drawn: Drawn) -> None:
-    agrees(drawn)
+@pytest.mark.parametrize("profile", MANY)
+def test_programs(profile: str) -> None:
+    check_drawn(profile, share(1), agrees)
 
 
 @pytest.mark.parametrize("strategy", ["levelwise", pytest.param("lftj", marks=pytest.mark.slow)])

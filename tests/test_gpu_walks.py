@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 
 import gdatalog
 from gdatalog.gpu_ops import kept_lists, launch, loops, scratch
@@ -23,7 +23,7 @@ from tests import test_engine_oracle as oracle
 from tests.cases import cases, share
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
-from tests.draw import Drawn, aggregate_programs, graph_programs, programs, string_programs
+from tests.draw import Drawn, check_drawn
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
 from tests.test_depth_first import HEADS, PATTERNS, TESTS, graph
@@ -89,31 +89,10 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.slow
-@FEW
-@given(programs())
-def test_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.slow
-@FEW
-@given(graph_programs())
-def test_graph_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.slow
-@FEW
-@given(aggregate_programs())
-def test_aggregate_programs(drawn: Drawn) -> None:
-    agrees(drawn)
-
-
-@pytest.mark.slow
-@FEW
-@given(string_programs())
-def test_string_programs(drawn: Drawn) -> None:
-    agrees(drawn)
+@pytest.mark.drawn
+@pytest.mark.parametrize("profile", ["programs", "graph", "aggregate", "string"])
+def test_programs(profile: str) -> None:
+    check_drawn(profile, FEW, agrees)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,6 @@ def test_lists_of_ranks_are_freed_after_planning(
         db["E"] = core(100, 8)
         db.workspace.force(algebra=mode)
         db.workspace.tune(algebra_from=0, algebra_rows=0, algebra_halves=0, algebra_split=0)
-        db.query(WEDGES)
+        db.query("n(count()) <- E(a,b), E(a,c), E(b,c), E(b,d), E(c,d), distinct(a,b,c,d).")
     assert charged[0] > 0
     assert charged[1] == 0

@@ -39,7 +39,6 @@ FINDING = 48  # bytes per row while its group is looked up
 MANY = 1 << 14  # rows of a chunk: fewer do not say whether most are groups of their own
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
-PLACE = 256  # bytes for each place of a table, at most, with what is made of it
 FOLDED = 1 << 19  # rows, from which compiled code aggregates them if their keys are dense
 
 
@@ -73,22 +72,17 @@ class Gathering:
     @property
     def blocks(self) -> list[Columns]:
         """All groups: their keys, then each spec's partial columns."""
-        self._leave_table()
+        if self.table is not None:
+            keys, parts = self.table.partials()
+            self.table = None
+            self._blocks.append((*keys, *parts))
+            self.pending += len(parts[0])
+            self._charge()
         return self._blocks
 
     @blocks.setter
     def blocks(self, blocks: list[Columns]) -> None:
         self._blocks = blocks
-
-    def _leave_table(self) -> None:
-        """Makes a block of the table's groups."""
-        if self.table is None:
-            return
-        keys, parts = self.table.partials()
-        self.table = None
-        self._blocks.append((*keys, *parts))
-        self.pending += len(parts[0])
-        self._charge()
 
     def add(
         self, keys: Columns, size: int, columns: Mapping[str, Array], weight: Array | None
@@ -97,8 +91,7 @@ class Gathering:
         ops, xp = self.ops, self.ops.xp
         self.width = len(keys)
         self.given += size
-        many = weight is None and max(self.expected, self.given) >= FOLDED
-        if many and self._folded(keys, size, columns):
+        if weight is None and self._folded(keys, size, columns):
             return
         alone, given = self.loose, keys
         if alone:
@@ -147,24 +140,20 @@ class Gathering:
         self._came(count)
 
     def _folded(self, keys: Columns, size: int, columns: Mapping[str, Array]) -> bool:
-        """Aggregates the rows of a chunk in a table, with a place for each possible key. Returns
-        False, and changes nothing, if there are too many."""
-        if not (size and self.totals and self.ops.on_device is None):
+        """Aggregates the rows of a chunk in a table, with a place for each possible key, if many
+        rows come. Returns False, and changes nothing, if there are too many places."""
+        rows = max(self.expected, self.given)
+        if rows < FOLDED or not size or self.ops.on_device is not None or self.totals is None:
             return False
-        from gdatalog.executors.group_table import group_table
+        from gdatalog.executors.group_table import with_rows
 
         totals, targets = self.totals
-        if not (keys or targets):  # a number of rows
+        read = tuple(self.ops.evaluate(of, columns, size, self.scope)[0] for of in targets)
+        table = with_rows(self.table, totals, keys, read, rows, self.limits.spare())
+        if table is None:
             return False
-        read = [self.ops.evaluate(target, columns, size, self.scope)[0] for target in targets]
-        if self.table is None or not self.table.add(keys, tuple(read)):
-            most = min(max(self.expected, self.given), self.limits.spare() // PLACE)
-            table = group_table(totals, keys, tuple(read), self.table, most)
-            if table is None:
-                return False
-            self._leave_table()
-            self.table = table
-            table.add(keys, tuple(read))
+        if table is not self.table:
+            self._blocks, self.table = self.blocks, table
             self._charge()
         return True
 
@@ -172,24 +161,9 @@ class Gathering:
     def totals(self) -> tuple[Sequence[Total], Sequence[Expr]] | None:
         """The aggregates as those of a table, and the targets that it reads; None if a table does
         not have them."""
-        from gdatalog.executors.group_table import Total
+        from gdatalog.executors.group_table import totals_of
 
-        totals, targets = list[Total](), list[Expr]()
-        for spec in self.specs:
-            if spec.kind == "count":
-                totals.append(Total("count"))
-                continue
-            kind, target = spec.kind, spec.targets[0]
-            if kind == "count_distinct" or target.type == "symbol":  # whose ranks may change
-                return None
-            if kind in ("sum", "mean"):
-                kind = "float" if target.type == "float" else "sum"
-            elif kind == "any_value":
-                kind = "min"
-            if target not in targets:
-                targets.append(target)
-            totals.append(Total(kind, targets.index(target)))
-        return totals, targets
+        return totals_of(self.specs)
 
     def add_total(self, total: int) -> None:
         """Adds so many rows to the only group. All aggregates count."""
@@ -207,9 +181,7 @@ class Gathering:
             return
         crowded = 2 * self._merging() > self.limits.spare()
         few = max(self.limits.chunk, self.settled // 8 if crowded else self.settled)
-        if self.loose and not crowded:
-            few = max(8 * few, self.expected)
-        if self.pending > few:
+        if self.pending > (max(8 * few, self.expected) if self.loose and not crowded else few):
             self._merge()
 
     def _spill(self) -> bool:
@@ -355,8 +327,6 @@ class Gathering:
         return self._charged + ORDER * (self.pending + self.settled)
 
     def _merge(self) -> None:
-        if self.table is not None:
-            self._leave_table()
         with self.limits.account.working("merging groups", self._merging()):
             self._merge_blocks()
         self.repeated = False
@@ -366,7 +336,7 @@ class Gathering:
 
     def _merge_blocks(self) -> None:
         ops = self.ops
-        if len(self._blocks) > 1 or (self._blocks and self.repeated):
+        if len(self.blocks) > 1 or (self._blocks and self.repeated):
             merged = ops.concatenate(self._blocks)
             self._blocks = []
             keys, parts = merged[: self.width], merged[self.width :]
@@ -406,8 +376,7 @@ class Gathering:
     @property
     def nbytes(self) -> int:
         held = sum(held_bytes(part) for block in self._blocks for part in block)
-        held += 0 if self.table is None else self.table.nbytes
-        return held + sum(rows.nbytes for rows in self.sets)
+        return held + sum(rows.nbytes for rows in (*self.sets, self.table) if rows is not None)
 
     def __sizeof__(self) -> int:
         return self.nbytes  # Dask uses it to measure a worker's memory

@@ -17,12 +17,14 @@ import numpy as np
 from gdatalog.codegen import native
 from gdatalog.codegen.function_names import named
 from gdatalog.codegen.loop_language import LoopError
+from gdatalog.plan.join_plan import Expr, Gather, Reduction
 from gdatalog.storage.rows import Columns, RowPacking, spans_of
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN
 
 # Tables have at most so many places for each row, and in all.
 PLACES, MOST_PLACES = 2, 1 << 21
+BYTES = 24  # for each word of a place, with what is made of it
 
 _ELEMENTS = {"int32": "i32", "int64": "i64"}
 _START = {"add": 0, "float": 0, "min": INT_MAX, "max": INT_MIN}
@@ -160,15 +162,38 @@ class GroupTable:
         return self.packing.unpack(places, self.dtypes[: self.width]), tuple(found)
 
 
-def group_table(
-    totals: Sequence[Total],
-    keys: Columns,
-    columns: Columns,
-    before: GroupTable | None,
-    most: int,
-) -> GroupTable | None:
-    """A table for the keys of these rows and of the table `before`, with at most `most` places;
-    None if they need more, or the compiler does not work."""
+def totals_of(specs: Sequence[Gather | Reduction]) -> tuple[list[Total], list[Expr]] | None:
+    """Aggregates as those of a table, and the targets that it reads; None if a table does not have
+    them."""
+    totals, targets = list[Total](), list[Expr]()
+    for spec in specs:
+        if spec.kind == "count":
+            totals.append(Total("count"))
+            continue
+        kind, target = spec.kind, spec.targets[0]
+        if kind == "count_distinct" or target.type == "symbol":  # whose ranks may change
+            return None
+        if kind in ("sum", "mean"):
+            kind = "float" if target.type == "float" else "sum"
+        elif kind == "any_value":
+            kind = "min"
+        if target not in targets:
+            targets.append(target)
+        totals.append(Total(kind, targets.index(target)))
+    return totals, targets
+
+
+def with_rows(
+    before: GroupTable | None, totals: Sequence[Total], keys: Columns, columns: Columns,
+    rows: int, spare: int,
+) -> GroupTable | None:  # fmt: skip
+    """A table with these rows: that `before`, if they fit, or another one, with room for the keys
+    of both. None if they need too many places for so many `rows` or so many `spare` bytes, if there
+    is nothing to read, or if the compiler does not work."""
+    if before is not None and before.add(keys, columns):
+        return before
+    if not (keys or columns):
+        return None
     if not all(column.dtype.name in _ELEMENTS for column in (*keys, *columns)):
         return None
     spans = spans_of([keys])
@@ -182,10 +207,14 @@ def group_table(
     sizes = [max(0, (high - low).bit_length() - 3) for low, high in spans]
     spans = [(low >> size << size, high) for (low, high), size in zip(spans, sizes, strict=True)]
     packing = RowPacking.within(spans)
-    if packing is None or sum(packing.bits) >= min(PLACES * most, MOST_PLACES).bit_length():
+    words = 1 + 2 * len(totals)  # at most
+    most = min(PLACES * rows, MOST_PLACES, spare // (BYTES * words))
+    if packing is None or 1 << sum(packing.bits) > most:
         return None
     try:
-        return GroupTable(totals, packing, keys, columns)
+        table = GroupTable(totals, packing, keys, columns)
     except LoopError as problem:
         warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
         return None
+    table.add(keys, columns)
+    return table

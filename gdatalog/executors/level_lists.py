@@ -76,12 +76,11 @@ class FrontierLists:
             ]
             if plain:
                 if part.trie in frontier.sought:
-                    parents, absent = self._found(part.trie, frontier)
-                    starts, lengths = self.ops.ranges(level, parents, bounds)
-                    lengths = self.ops.xp.where(absent, 0, lengths)
+                    nodes = self._found(part.trie, frontier)[0]
                 else:
-                    starts, lengths = self.ops.ranges(level, frontier.column(part.trie), bounds)
-                choices.append(ListEntries(level.values, starts, lengths, source=place))
+                    nodes = frontier.column(part.trie)
+                ranges = self.ops.ranges(level, nodes, bounds)
+                choices.append(ListEntries(level.values, *ranges, source=place))
             else:
                 nodes, above, times = self._nodes(part.trie, frontier), frontier.parent, 0
                 if frontier.distinct and part.trie in frontier.columns:
@@ -91,7 +90,16 @@ class FrontierLists:
                 choices.append(ListRanges(level, nodes, bounds, place, times))
         if not choices:
             choices.append(self._root_lists(step))
+        for trie in frontier.sought if plain else ():
+            absent = self._found(trie, frontier)[1]
+            choices = [self._without(absent, lists) for lists in choices]
         return choices
+
+    def _without(self, absent: Array, lists: Lists) -> ListEntries:
+        """These lists, empty for the rows that have no node in a trie."""
+        entries = self.entry(lists)
+        lengths = self.ops.xp.where(absent, 0, entries.lengths)
+        return entries._replace(lengths=lengths, size=None)
 
     def _found(self, trie: int, frontier: Frontier) -> tuple[Array, Array]:
         """The nodes of a frontier's rows in a trie whose root they seek, and which have none."""

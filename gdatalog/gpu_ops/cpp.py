@@ -39,6 +39,7 @@ STATE = {
     "last_turn": "last_turn(work, {0})",
     "late": "overdue(t, run, work)",
     "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
+    "skip_units": "skip_units(t, run, work, {0})",
     "leads": "t.rank == 0",
     "ended": "ended(t, run, work)",
     "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",

@@ -252,8 +252,7 @@ class FusedLevel:
         kept = [xp.empty(room, dtype=xp.int32), xp.empty(room, dtype=self._value)]
         kept += [xp.empty(room, dtype=self._place(number)) for number in self._texts.level.places]
         args += [*kept, state, room, start, most, *self._size]
-        waves = WAVES if self._texts.level.whole else 1  # else blocks wait for each other
-        ops.kernels.launch(text, "expand_level", {}, most, args, waves, tile_of(most, LEVEL_EACH))
+        ops.kernels.launch(text, "expand_level", {}, most, args, 1, tile_of(most, LEVEL_EACH))
         if ahead:
             places = dict(zip(self._texts.level.places, kept[2:], strict=True))
             self._starts = self._cuts = self._ends = None  # no piece follows

@@ -14,7 +14,7 @@ from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
 _SORTED, _PAIRS = '#include "sorted.cuh"\n', '#include "sorted_pairs.cuh"\n'
-_OF_BLOCK = {_SORTED: 4 * TILE, _PAIRS: TILE}  # keys; warps take runs of them, as in sorted.cuh
+_OF_BLOCK = {_SORTED: 8 * TILE, _PAIRS: TILE}  # keys; warps take runs of them, as in sorted.cuh
 STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 

@@ -21,7 +21,8 @@ from gdatalog.storage.trie import (
     ValueTests,
 )
 
-HELD_LISTS = 2  # in which values are looked up first: blocks note where those of rows are
+_BYTES = {"i32": 4, "i64": 8}
+HELD_BYTES = 16384  # of shared memory for entries whose places are not known yet
 Positions = tuple[str, str]  # the types of where a row's list starts, and of ends of entries
 
 
@@ -188,7 +189,9 @@ class LevelText(GivenArrays):
         self._positions = positions
         self.places: list[int] = []
         self._lists = len(choices) - 1  # in which values are looked up
-        self.whole = not (self._lists or others or tests)  # all entries remain
+        # Those of which a block notes where they are: so many as shared memory has room for.
+        self._held_lists = 2 if positions[0] == "i32" else 1
+        self._whole = not (self._lists or others or tests)  # all entries remain
         self._held: list[str] = []  # what a block finds out once for a row
         self._first: list[str] = []  # what reads an entry, and tests it
         self._looks: list[str] = []  # what looks it up then
@@ -230,7 +233,7 @@ class LevelText(GivenArrays):
             *self._list_of(number, low),
             "}",
         ]
-        if number < HELD_LISTS:
+        if number < self._held_lists:
             self._held += [
                 *lists,
                 f"lows{number}[near] = low{number}, highs{number}[near] = high{number};",
@@ -277,24 +280,54 @@ class LevelText(GivenArrays):
         of these types."""
         outs = ["ARRAY(i32) rows_out", f"ARRAY({value}) values_out"]
         outs += [f"ARRAY({kind}) out{n}" for n, kind in zip(self.places, places, strict=True)]
-        found = [f"{kind} place{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
-        lines = [
+        kept = [f"{kind} place{n}[EACH];" for n, kind in zip(self.places, places, strict=True)]
+        written = [
+            f"rows_out[to] = rows_in[i], values_out[to] = ({value})keys[i];",
+            *(f"out{n}[to] = place{n}[i];" for n in self.places),
+        ]
+        own = [
+            f"        u32 keep = 0; {self._key} keys[EACH]; i32 rows_in[EACH]; {' '.join(kept)}",
+        ]
+        looked_up = [*_TILE, *self._each_entry(True, "keep |= 1u << i;")]
+        begin = [
             *self._begin("expand_level", [*outs, "ARRAY(i64) state"], "i64 room, "),
             "    const int each = entries_each(stop - begins), step = THREADS * each;",
-            *(_ALL_KEPT if self.whole else _TAKEN_TILES),
-            *_TILE,
-            f"        u32 keep = 0; {' '.join(found)}",
-            *self._each_entry(True, "keep |= 1u << i;"),
-            *(() if self.whole else _PLACES),
-            "#pragma unroll",
-            "        for (int i = 0; i < EACH; i++) {",
-            "            const bool kept = keep >> i & 1u;",
-            *(_KNOWN_PLACE if self.whole else _PLACE),
-            f"            rows_out[to] = rows_in[i], values_out[to] = ({value})keys[i];",
-            *(f"            out{n}[to] = place{n}[i];" for n in self.places),
+        ]
+        if self._whole:
+            written = [f"            {line}" for line in written]
+            loop = [*_TILES, *own, *looked_up, *_WRITE_ALL, *written, "        }", "    }"]
+            # The compiler knows how many entries a thread has, if there are many.
+            full = [
+                "    if (each == EACH) {",
+                "    const int each = EACH, step = TILE;",
+                *loop,
+                "    } else {",
+            ]
+            return "\n".join([*begin, *_ALL_KEPT, *full, *loop, "    }", "}"]) + "\n"
+        kinds = [("rows", "i32"), ("values", value)]
+        kinds += [(f"place{n}", kind) for n, kind in zip(self.places, places, strict=True)]
+        each = 4 + sum(_BYTES[kind] for _, kind in kinds)
+        few = min(256, 1 << (HELD_BYTES // (2 * each)).bit_length() - 1)
+        lines = [
+            f"#define KEPT {few}",
+            *begin,
+            *(f"    SHARED({kind}, held_{name}, 2 * KEPT);" for name, kind in kinds),
+            *_SOME_KEPT,
+            *own,
+            "        KeptOfTile found = {0, 0};",
+            "        if (more) {",
+            *looked_up,
+            "            found = publish_kept(keep, state, tile);",
             "        }",
-            "    }",
-            "}",
+            *_HOLD,
+            "                held_rows[to] = rows_in[i], held_values[to] = keys[i];",
+            *(f"                held_place{n}[to] = place{n}[i];" for n in self.places),
+            *_WRITE,
+            *(f"            {line}" for line in written),
+            *_WRITE_HELD,
+            "                rows_out[to] = held_rows[at], values_out[to] = held_values[at];",
+            *(f"                out{n}[to] = held_place{n}[at];" for n in self.places),
+            *_SOME_END,
         ]
         return "\n".join(lines) + "\n"
 
@@ -308,6 +341,7 @@ class LevelText(GivenArrays):
             "    const int each = entries_of_held(stop - begins, rows, total);",
             "    const int step = THREADS * each;",
             *_TILES,
+            f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
             *_TILE,
             *self._each_entry(False, "atomic_add(counts, r, 1);" if by_row else "found++;"),
             "    }",
@@ -355,7 +389,6 @@ class LevelText(GivenArrays):
             *source,
         ]
         return [
-            f"        {self._key} keys[EACH]; i32 rows_in[EACH];",
             *_ROWS,
             *held,
             "            const int covered = bounds[held - 1];",
@@ -384,7 +417,7 @@ class LevelText(GivenArrays):
         params += ["ARRAY(const u8) sources"] * (self._lists > 0)
         held = [
             f"    SHARED({start}, {name}{number}, HELD);"
-            for number in range(min(self._lists, HELD_LISTS))
+            for number in range(min(self._lists, self._held_lists))
             for name in ("lows", "highs")
         ]
         return [
@@ -405,19 +438,10 @@ class LevelText(GivenArrays):
 
 
 _PLACED = re.compile(r"(if \(.*\) )?place\d+\[i\] = ")
-# Loops over the tiles: a block takes every so many-th; or the next one, if it waits for the blocks
-# of earlier tiles.
+# Loops over the tiles: a block takes every so many-th.
 _TILES = (
     "    const i64 tiles = (stop - begins + step - 1) / step;",
     "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
-)
-_TAKEN_TILES = (
-    "    const i64 tiles = (stop - begins + step - 1) / step;",
-    "    if (thread_of_grid() == 0) state[3] = total;",
-    "    TakenTile taken = {0, 0};",
-    "    take_ahead(state, taken);",
-    "    for (i64 tile; (tile = taken_tile(taken)) < tiles;) {",
-    "        take_ahead(state, taken);",
 )
 # If all entries remain, their places are known.
 _ALL_KEPT = (
@@ -426,21 +450,66 @@ _ALL_KEPT = (
     "        if (stop - begins > room) state[2] = begins + room;",
     "    }",
     "    if (stop - begins > room) stop = begins + room;",
-    *_TILES,
 )
-_KNOWN_PLACE = (
-    "            if (!kept) continue;",
+_WRITE_ALL = (
+    "#pragma unroll",
+    "        for (int i = 0; i < EACH; i++) {",
+    "            if (!(keep >> i & 1u)) continue;",
     "            const i64 to = begin - begins + place_in_tile(i, each);",
 )
-# Else they follow those that blocks of earlier tiles keep.
-_PLACES = ("        i64 next = place_of_kept(keep, state, tile, tiles);",)
-_PLACE = (
+# Else they follow those that blocks of earlier tiles keep. A block holds the few that it keeps of a
+# tile until it has looked at the next one, so that it hardly waits for other blocks.
+_SOME_KEPT = (
+    "    SHARED(i32, held_from, 2 * KEPT);",
+    "    const i64 tiles = (stop - begins + step - 1) / step;",
+    "    if (thread_of_grid() == 0) state[3] = total;",
+    "    TakenTile taken = {0, 0};",
+    "    take_ahead(state, taken);",
+    "    i64 held_tile = -1;",
+    "    int held_total = 0, side = 0;  // of the held entries: there is room for two tiles",
+    "    while (true) {",
+    "        const i64 tile = taken_tile(taken);",
+    "        const bool more = tile < tiles;",
+    "        if (more) take_ahead(state, taken);",
+)
+_HOLD = (
+    "        const bool few = found.total <= KEPT;",
+    "        i64 next = found.before;",
+    "        next += few ? side : place_of_tile(state, tile, found.total, tiles);",
+    "#pragma unroll",
+    "        for (int i = 0; i < EACH; i++) {",
+    "            const bool kept = keep >> i & 1u;",
     "            const i64 to = take_place(next, kept);",
     "            if (!kept) continue;",
-    "            if (to >= room) {  // the next launch begins with the first of these",
-    "                if (to == room) store_relaxed(state, 2, begin + place_in_tile(i, each));",
+    "            if (few) {",
+    "                held_from[to] = place_in_tile(i, each);",
+)
+_WRITE = (
     "                continue;",
     "            }",
+    "            if (to == room)  // the next launch begins there",
+    "                store_relaxed(state, 2, begins + tile * step + place_in_tile(i, each));",
+    "            if (to >= room) continue;",
+)
+_WRITE_HELD = (
+    "        }",
+    "        side = KEPT - side;",
+    "        if (held_tile >= 0) {",
+    "            const i64 base = place_of_tile(state, held_tile, held_total, tiles);",
+    "            for (int n = thread_of_block(); n < held_total; n += THREADS) {",
+    "                const i64 to = base + n;",
+    "                const int at = side + n;",
+    "                if (to == room)",
+    "                    store_relaxed(state, 2, begins + held_tile * step + held_from[at]);",
+    "                if (to >= room) break;",
+)
+_SOME_END = (
+    "            }",
+    "        }",
+    "        if (!more) break;",
+    "        held_tile = few ? tile : -1, held_total = found.total;",
+    "    }",
+    "}",
 )
 _TILE = (
     "        const i64 begin = begins + tile * step;",

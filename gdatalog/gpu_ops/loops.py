@@ -27,8 +27,8 @@ from gdatalog.records import dataclass
 # Blocks of a multiprocessor that loops are compiled for, and those that hold lists.
 RESIDENT, HOLDING = 8, 10
 # Teams of a multiprocessor: while some wait for each other's tiles, others work. And their threads.
-TEAMS = 2
-OF_TEAMS = 768
+TEAMS = 4
+OF_TEAMS = 1024
 _RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers that every kernel has as arguments, after the arrays that its tiles share.

@@ -2,7 +2,7 @@
 
 Such a unit fills a table of counts, and then reads it. A table of each tile is far from its
 multiprocessor, in global memory; one of a team fits into the shared memory of a block, if keys are
-few. The tiles divide the turns of the loop that fills it, and of the loop that reads it.
+few. The threads divide the turns of the loop that fills it, and of the loop that reads it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,11 @@ def _steps(body: Sequence[ast.stmt]) -> Iterator[ast.stmt | None]:
         match statement:
             case ast.Assign() if calls_in(statement) <= _OUTSIDE:
                 yield statement
-            case ast.If(body=[ast.Continue()], orelse=[]) if calls_in(statement.test) <= _OUTSIDE:
+            case ast.If(body=[*skips, ast.Continue()], orelse=[]) if (
+                calls_in(statement.test) <= _OUTSIDE
+                and all(isinstance(skip, ast.Expr) for skip in skips)
+                and all(calls_in(skip) == {"skip_units"} for skip in skips)
+            ):
                 pass
             case ast.For() if ast.unparse(statement.iter) in ONE_TURN:
                 yield from _steps(statement.body)

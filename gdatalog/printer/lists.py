@@ -141,6 +141,10 @@ def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
         return own
     if here.entry:
         with text.block(f"if c0 < {own[0]} or c0 >= {own[1]}"):
+            if here.nest.counting is None:  # so have those behind it, down to the next in the range
+                start, _ = here.range_of(node)
+                behind = f"{start} if c0 < {own[0]} else {own[1]}"
+                text.line(f"skip_units(base + total - ({behind}))")
             text.line("continue")
         return "c0", "c1"
     low, high = text.name("l"), text.name("h")
@@ -194,8 +198,12 @@ def cut_range(
             place = turn.at + (" + 1" if op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
-            helper = (STARTS if starts else ENDS)[op]
-            found = nest.call(helper, array, low, high, here.key(bound))
+            helper, key = (STARTS if starts else ENDS)[op], here.key(bound)
+            fills = here.spread and not here.leaf.counts and not here.leaf.adds
+            if nest.tile and fills and op == ">" and node is not None and node.trie.ranked:
+                # Most lists that lanes find begin behind the vertex.
+                helper, key = "seek", f"{key} + 1"
+            found = nest.call(helper, array, low, high, key)
         name = nest.text.name("l" if starts else "h")
         nest.text.line(f"{name} = {found}")
         low, high = (name, high) if starts else (low, name)

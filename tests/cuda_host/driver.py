@@ -23,7 +23,7 @@ from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import COUNTER, CURRENT, ndarray, waits, working_on
 from tests.cuda_host.stand_in import own_module, xp
 
-_KERNEL = re.compile(r"\bKERNEL(?:_OF_BLOCKS\(\d+,|\()\s*(\w+)\s*\)\s*\(")
+_KERNEL = re.compile(r"\bKERNEL(?:_OF_BLOCKS\(\w+,|\()\s*(\w+)\s*\)\s*\(")
 _MOST_THREADS = 1 << 22
 PAGE = 512  # bytes of a page
 # `fibers.cpp` runs one launch at a time.

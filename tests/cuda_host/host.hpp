@@ -203,11 +203,6 @@ DEVICE int lowest_bit(u64 word) { return __builtin_ffsll((i64)word) - 1; }
 DEVICE int highest_bit(u32 word) { return word == 0u ? -1 : 31 - __builtin_clz(word); }
 DEVICE int highest_bit(u64 word) { return word == 0u ? -1 : 63 - __builtin_clzll(word); }
 
-template <class A>
-DEVICE void prefetch(A a, i64 i) {
-    if ((u64)i >= (u64)a.length) gd_outside(a.name, i, a.length);
-}
-
 // ------------------------------------------------------------------------------------- atomics
 //
 // Another fiber may go on before each. Sums wrap, as a GPU's do.

@@ -4,6 +4,7 @@
 // another may go on instead, which is a preemption. A path is which way was taken at each place
 // with more than one; the next path is the next in the order of such words.
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -12,9 +13,10 @@
 
 struct Schedules {
     enum { MOST = 4, STACK = 1 << 16, LONGEST = 100000 };
-    ucontext_t home, fibers[MOST];
+    // Fibers serve all runs, and jump: changing a context asks the system each time.
+    jmp_buf home, places[MOST];
     char stacks[MOST][STACK];
-    bool over[MOST];
+    bool begun[MOST], over[MOST];
     void (*body)(void*);
     void* given;
     int preemptions = 0;
@@ -34,10 +36,20 @@ struct Schedules {
         }
         return count;
     }
+    void enter(int thread) {
+        this_thread = thread;
+        if (begun[thread]) _longjmp(places[thread], 1);
+        begun[thread] = true;
+        ucontext_t fiber;
+        getcontext(&fiber);
+        fiber.uc_stack.ss_sp = stacks[thread];
+        fiber.uc_stack.ss_size = STACK;
+        fiber.uc_link = nullptr;
+        makecontext(&fiber, start, 0);
+        setcontext(&fiber);
+    }
     void go_on(int other) {
-        const int from = this_thread;
-        this_thread = other;
-        swapcontext(&fibers[from], &fibers[other]);
+        if (_setjmp(places[this_thread]) == 0) enter(other);
     }
     static void start();
 
@@ -49,16 +61,9 @@ struct Schedules {
         preemptions = at_most;
         steps = 0;
         at = 0;
-        for (int k = 0; k < threads; ++k) {
-            over[k] = false;
-            getcontext(&fibers[k]);
-            fibers[k].uc_stack.ss_sp = stacks[k];
-            fibers[k].uc_stack.ss_size = STACK;
-            fibers[k].uc_link = nullptr;
-            makecontext(&fibers[k], start, 0);
-        }
-        this_thread = way(threads);
-        swapcontext(&home, &fibers[this_thread]);
+        for (int k = 0; k < threads; ++k) over[k] = false;
+        const int first = way(threads);
+        if (_setjmp(home) == 0) enter(first);
         while (!path.empty() && path.back().first + 1 == path.back().second) path.pop_back();
         if (path.empty()) return false;
         ++path.back().first;
@@ -69,12 +74,17 @@ struct Schedules {
 static Schedules schedules;
 
 void Schedules::start() {
-    schedules.body(schedules.given);
-    schedules.over[this_thread] = true;
-    int found[MOST];
-    const int count = schedules.others(found);
-    if (count == 0) setcontext(&schedules.home);
-    schedules.go_on(found[count == 1 ? 0 : schedules.way(count)]);
+    for (;;) {  // one run after another
+        schedules.body(schedules.given);
+        schedules.over[this_thread] = true;
+        int found[MOST];
+        const int count = schedules.others(found);
+        if (count > 0) {
+            schedules.go_on(found[count == 1 ? 0 : schedules.way(count)]);
+        } else if (_setjmp(schedules.places[this_thread]) == 0) {
+            _longjmp(schedules.home, 1);
+        }
+    }
 }
 
 // A run that does not end, since its threads wait for each other or turn in circles, ends all.

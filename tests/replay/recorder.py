@@ -37,7 +37,8 @@ class Recorder:
     that there are no loops.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cuda: bool = True) -> None:
+        self.cuda = cuda  # whether the forms of a device are printed, and translated
         self.texts: dict[str, str] = {}
         self._program = Program("", "")
         self._numbers: dict[str, int] = {}
@@ -150,6 +151,8 @@ class Recorder:
         self._turn += 1
         others = OTHERS if self._program.every else BY_TURNS[self._turn % len(BY_TURNS)]
         for lanes, counted in (PLAIN, *others):
+            if lanes and not self.cuda:
+                continue
             try:
                 printed = make(lanes, counted)
             except Unprintable:

@@ -36,9 +36,9 @@ from tests.test_engine_oracle import frame
 assert execution  # it imports all of the engine
 
 
-def collect(programs: Iterable[Program], kernels: bool = True) -> dict[str, str]:
+def collect(programs: Iterable[Program], kernels: bool = True, cuda: bool = True) -> dict[str, str]:
     """The texts that programs make, and those of the kernels that are the same for all."""
-    recorder = Recorder()
+    recorder = Recorder(cuda)
     with listening(recorder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for program in programs:

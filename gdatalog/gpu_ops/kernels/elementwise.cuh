@@ -263,7 +263,8 @@ KERNEL(survivors)(Bytes mask, Bytes found, ARRAY(i64) state, i64 what, i64 size)
             const i64 at = tile * TILE + place_in_tile(i);
             if (at < size && load(mask, kind_a, at, false) != 0) keep |= 1u << i;
         }
-        i64 next = place_of_kept(keep, state, tile, tiles);
+        const KeptOfTile kept_of_tile = publish_kept(keep, state, tile);
+        i64 next = place_of_tile(state, tile, kept_of_tile.total, tiles) + kept_of_tile.before;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             const bool kept = keep >> i & 1u;

@@ -99,12 +99,6 @@ DEVICE int highest_bit(u64 word) { return 63 - __clzll((i64)word); }
 DEVICE double double_of_bits(i64 bits) { return __longlong_as_double(bits); }
 DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
 
-// Asks for an entry of an array that is soon read.
-template <class A>
-DEVICE void prefetch(A a, i64 i) {
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(a + i));
-}
-
 // ------------------------------------------------------------------------------------- atomics
 //
 // Relaxed, unless the name says otherwise. Each returns the old value.

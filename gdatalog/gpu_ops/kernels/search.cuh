@@ -163,39 +163,81 @@ DEVICE i64 sum_of_lanes(i64 sum) {
     return sum;
 }
 
-// Replaces the sum of each warp's entries by the sum of all entries before them. Called by one warp;
-// `end` is the number of tiles.
+// Publishes the sum of a tile, and replaces the sum of each warp by the sum of those before it. Called
+// by one warp; returns the tile's sum.
 template <class S, class A>
-DEVICE void sum_of_warps(S sums, A state, i64 tile, i64 end) {
+DEVICE i64 publish_tile(S sums, A state, i64 tile) {
     const int lane = thread_of_block() & 31;
     const i64 own = lane < WARPS ? (i64)sums[lane] : 0, sum = sum_of_lanes(own);
     const i64 total = warp_shuffle(0xFFFFFFFFu, sum, 31);
     if (lane == 0) store_relaxed(state, HEAD + tile, (i64)((tile ? OWN : WHOLE) | (u64)total));
-    const i64 before = sum_before(state, tile);
-    if (lane == 0 && tile) store_relaxed(state, HEAD + tile, (i64)(WHOLE | (u64)(before + total)));
-    if (lane == 0 && tile + 1 == end) state[1] = before + total;
-    if (lane < WARPS) sums[lane] = before + sum - own;
+    if (lane < WARPS) sums[lane] = sum - own;
+    return total;
 }
 
-// The place of the first entry that this warp keeps; `keep`: a bit for each of this thread's.
+// The sum of all tiles before one that has been published with its sum. Called by one warp; `end` is
+// the number of tiles.
 template <class A>
-DEVICE i64 place_of_kept(u32 keep, A state, i64 tile, i64 end) {
-    SHARED(i64, counts, WARPS);
+DEVICE i64 sum_before_tile(A state, i64 tile, i64 total, i64 end) {
+    const i64 before = sum_before(state, tile);
+    if ((thread_of_block() & 31) != 0) return before;
+    if (tile) store_relaxed(state, HEAD + tile, (i64)(WHOLE | (u64)(before + total)));
+    if (tile + 1 == end) state[1] = before + total;
+    return before;
+}
+
+// Replaces the sum of each warp's entries by the sum of all entries before them; called by one warp.
+template <class S, class A>
+DEVICE void sum_of_warps(S sums, A state, i64 tile, i64 end) {
+    const i64 total = publish_tile(sums, state, tile);
+    const i64 before = sum_before_tile(state, tile, total, end);
+    if ((thread_of_block() & 31) < WARPS) sums[thread_of_block() & 31] += before;
+}
+
+#ifndef KEPT
+#define KEPT 256  // entries of a tile that a block holds until their places are known
+#endif
+
+// How many entries the block keeps of a tile, which is published, and how many of them are those of
+// warps before this one. `keep`: a bit for each of this thread's entries.
+struct KeptOfTile {
+    int total, before;
+};
+template <class A>
+DEVICE KeptOfTile publish_kept(u32 keep, A state, i64 tile) {
+    SHARED(i64, counts, WARPS + 1);
     const int warp = thread_of_block() >> 5;
     int count = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) count += bits_of(warp_ballot(0xFFFFFFFFu, keep >> i & 1u));
     if ((thread_of_block() & 31) == 0) counts[warp] = count;
     block_sync();
-    if (warp == 0) sum_of_warps(counts, state, tile, end);
+    if (warp == 0) {
+        const i64 total = publish_tile(counts, state, tile);
+        if (thread_of_block() == 0) counts[WARPS] = total;
+    }
     block_sync();
-    return counts[warp];
+    return {(int)counts[WARPS], (int)counts[warp]};
 }
 
-// The place of an entry, if this thread keeps it. The warp's entries follow each other.
-DEVICE i64 take_place(i64& next, bool keep) {
+// The place of a tile's first kept entry; called by all threads of the block.
+template <class A>
+DEVICE i64 place_of_tile(A state, i64 tile, i64 total, i64 end) {
+    SHARED(i64, place, 1);
+    block_sync();
+    if (thread_of_block() < 32) {
+        const i64 before = sum_before_tile(state, tile, total, end);
+        if (thread_of_block() == 0) place[0] = before;
+    }
+    block_sync();
+    return place[0];
+}
+
+// The place of an entry, if this thread keeps it, after those that the warp has kept.
+template <class N>
+DEVICE N take_place(N& next, bool keep) {
     const u32 votes = warp_ballot(0xFFFFFFFFu, keep);
-    const i64 place = next + bits_of(votes & ((1u << (thread_of_block() & 31)) - 1u));
+    const N place = next + bits_of(votes & ((1u << (thread_of_block() & 31)) - 1u));
     next += bits_of(votes);
     return place;
 }

@@ -2,12 +2,14 @@
 // offsets; PARENT, KEY: of what is sought; PLACE: of positions).
 #include "search.cuh"
 
+constexpr int PAIRS_BLOCKS = sizeof(VALUE) + sizeof(KEY) + sizeof(PLACE) > 12 ? 6 : 8;
+
 // The position of each key in its parent's list; -1 if it is absent. Lists are searched in place:
 // those of a tile lie together if its parents ascend, and so in the first cache. (Copied to shared
 // memory first, they took longer.)
-KERNEL_OF_BLOCKS(8, look_up_pairs)(ARRAY(PLACE) found, ARRAY(const VALUE) values,
-                                   ARRAY(const KEY) sought, ARRAY(const OFFSET) offsets,
-                                   ARRAY(const PARENT) parents, i64 size) {
+KERNEL_OF_BLOCKS(PAIRS_BLOCKS, look_up_pairs)(ARRAY(PLACE) found, ARRAY(const VALUE) values,
+                                              ARRAY(const KEY) sought, ARRAY(const OFFSET) offsets,
+                                              ARRAY(const PARENT) parents, i64 size) {
     const i64 tiles = (size + TILE - 1) / TILE;
     for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {
         KEY keys[EACH];

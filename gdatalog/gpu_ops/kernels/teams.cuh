@@ -2,9 +2,9 @@
 //
 // A part of the table lies in the block's shared memory: the counts of the last keys, which are the
 // vertices with most neighbours, and therefore occur most often. The rest of the table, and the list
-// of its keys, are those of the block's first tile. The tiles divide the turns of two loops, one that
-// fills the table and one that reads it, and repeat all else of a unit. There are no tasks to share:
-// units are many, and a team is fast.
+// of its keys, are those of the block's first tile. The threads divide the turns of two loops, one that
+// fills the table and one that reads it, and repeat all else of a unit. What the turns lead to is dealt
+// out to the tiles. There are no tasks to share: units are many, and a team is fast.
 //
 // For small units the tiles would wait for each other too often. Once a team has had many of them, its
 // tiles part: each takes tasks of its own, and has its own table, with a piece of the shared memory.
@@ -229,9 +229,18 @@ DEVICE i64 clear_of_team(Tile<N> t, const Work& work, W words, A table, const Co
     if (!work.team) return clear_tally(t, counts, values, length, low);
     const i64 keys = words[TEAM_LISTED], near = n - counts.split;
     const bool few = LISTED && 8 * keys < near;
-    for (i64 at = thread_of_block(); at < keys; at += threads_of_block()) {
-        const i64 place = +values[at] - low;
-        if (few || place < counts.split) set_to_0(counts, place);
+    for (i64 first = thread_of_block(); first < keys; first += 4 * threads_of_block()) {
+        i64 places[4];
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {  // loads that do not wait for stores
+            const i64 next = first + at * threads_of_block();
+            places[at] = next < keys ? +values[next] - low : -1;
+        }
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            const bool mine = places[at] >= 0 && (few || places[at] < counts.split);
+            if (mine) set_to_0(counts, places[at]);
+        }
     }
     if (!few) clear_near(table, near * (i64)sizeof(T));
     if (thread_of_block() == 0) words[TEAM_ADDED] = 0;

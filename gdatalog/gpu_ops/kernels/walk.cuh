@@ -209,6 +209,13 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
     return true;
 }
 
+// The units before this one lead to nothing, from the current one on: none of them is taken any more.
+template <int N>
+DEVICE void skip_units(Tile<N> t, const Run& run, const Work& work, i64 unit) {
+    const int number = work.team ? thread_of_block() : t.rank;
+    if (number == 0 && run.parts == 1) atomic_max(run.control, NEXT, unit);
+}
+
 // Gives the units after the current one to others, and then its turns [from, end). Returns where
 // the tile's own turns end.
 template <int N>
