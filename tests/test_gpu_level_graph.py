@@ -78,6 +78,41 @@ def test_other_settings_have_loops() -> None:
         assert (graph, DEVICE.driver.launches - loops) == (4, 1)
 
 
+def test_pieces_are_those_of_the_noted_run() -> None:
+    """The second run has less memory, so its levels would have more and smaller pieces."""
+    with opened(None) as here, opened(DEVICE, 300) as there:
+        expected = asked(here, K4, False)[0]
+        assert asked(there, K4, False)[0] == expected
+        there.workspace.chunk_rows = 150
+        runs = [asked(there, K4, False) for _ in range(2)]
+        assert [(found, recorded) for found, _, recorded in runs] == [(expected, 1), (expected, 0)]
+
+
+def test_rows_that_are_handed_over_are_not_recorded() -> None:
+    with opened(None) as here, opened(DEVICE, 150) as there:
+        there.workspace.force(strategy="levelwise", hand_over="always")
+        expected = asked(here, TRIANGLES, False)[0]
+        runs = [asked(there, TRIANGLES, False) for _ in range(2)]
+        assert [(found, recorded) for found, _, recorded in runs] == [(expected, 0)] * 2
+
+
+def test_a_time_limit_ends_a_run_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later runs are noted and recorded again."""
+    record = PreparedLevels.record
+
+    def too_late() -> None:
+        raise gd.TimeLimitError("the time limit")
+
+    with opened(DEVICE) as db, monkeypatch.context() as patch:
+        first = asked(db, TRIANGLES, False)[0]
+        patch.setattr(PreparedLevels, "record", lambda levels, _: record(levels, too_late))
+        with pytest.raises(gd.TimeLimitError):
+            asked(db, TRIANGLES, False)
+        patch.undo()
+        runs = [asked(db, TRIANGLES, False) for _ in range(3)]
+        assert [(found, recorded) for found, _, recorded in runs] == [(first, n) for n in (0, 1, 0)]
+
+
 def test_rows_without_a_list() -> None:
     with opened(None, edges=SPARSE) as here, opened(DEVICE, edges=SPARSE) as there:
         expected = asked(here, K4, False)[0]

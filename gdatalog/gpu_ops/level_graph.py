@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.calls import Block
-from gdatalog.errors import Error
+from gdatalog.errors import DeviceError
 from gdatalog.gpu_ops.control_words import CONTROL_WORDS
 from gdatalog.gpu_ops.fused_level import AT_ONCE
 from gdatalog.gpu_ops.launch import WHOLE, Part, Steps
@@ -37,7 +37,9 @@ class PreparedLevels:
         self._driver, self._indexes = walks.driver, walks.indexes
         self.ops: Any = ops.noting(LevelNotes())
         self.made_for: Any = None
-        self.roots: dict[int, Any] = {}  # of the noted run, whose intersections wait
+        # Of the noted run: its roots, whose intersections wait, and the most rows of a piece.
+        self.roots: dict[int, Any] = {}
+        self.chunk = 0
         self.nbytes = 0
         self._used = walks.indexes.uses(tries)
         self._levels = [trie.levels for trie in tries]  # kept alive; not the tries, which may go
@@ -74,7 +76,7 @@ class PreparedLevels:
 
         try:
             self._launch, self.nbytes = driver.recorded_apart(launch)
-        except (NotRecorded, Error, MemoryError):
+        except (NotRecorded, DeviceError, MemoryError):
             return False
         self._reader = reader
         self._control = self.ops.xp.zeros(CONTROL_WORDS, dtype=self.ops.xp.int64)

@@ -68,14 +68,19 @@ class CountedLevels:
         return None if found is None else sum(exact_sum(block[-1]) for block in found[0])
 
     def _run(self, walk: Levelwise) -> None:
-        walk.roots = self.levels.roots
-        walk.run(self.join.steps, 0, Frontier(1), _Total())
+        """Levels have the pieces that were noted, however much memory is free by now."""
+        limits, chunk = walk.limits, walk.limits.chunk
+        walk.roots, limits.chunk = self.levels.roots, self.levels.chunk
+        try:
+            walk.run(self.join.steps, 0, Frontier(1), _Total())
+        finally:
+            limits.chunk = chunk
 
     def keep(self, walk: Levelwise) -> None:
         """Keeps what a run has noted, if the next one can be recorded."""
         levels = self.levels
         if levels.suits and not levels.notes.replays:
-            levels.roots = walk.roots
+            levels.roots, levels.chunk = walk.roots, walk.limits.chunk
             self.device.kept_levels.keep(_key(self.join), levels)
 
 

@@ -22,8 +22,8 @@ _rests = lru_cache(256)(rest_of)  # the same plan has the same loops, by its ide
 
 @dataclass(slots=True)
 class HandOver:
-    """The hand-over of one join into one sink. `found`: the number of bindings of the loops, if
-    they are counted."""
+    """The hand-over of one join into one sink. `taken`: whether there was one. `found`: the number
+    of bindings of the loops, if they are counted."""
 
     join: JoinPlan
     tries: Sequence[Trie]
@@ -32,6 +32,7 @@ class HandOver:
     seen: dict[int, StepCounts] | None
     found: int = 0
     suits: bool = True
+    taken: bool = False
 
     def take(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> bool:
         """Runs the steps from `at` on over the rows of a frontier; False if loops cannot, or are
@@ -54,6 +55,7 @@ class HandOver:
             limits.account.restore(held)
             self.suits = False
             return False
+        self.taken = True
         self._give(nest, blocks, sink)
         self._count(nest, at)
         return True

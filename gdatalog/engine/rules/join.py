@@ -166,7 +166,7 @@ class JoinRun:
             else:
                 for first in self._first():
                     walk.run(join.steps, 0, first, sink)
-        if counted is not None:
+        if counted is not None and not (handed and handed.taken):
             counted.keep(walk)
         if inputs.report is not None and seen is not None:  # it has completed
             inputs.report.saw(seen)

@@ -39,8 +39,7 @@ DEVICE void lower_of_each(A values, const K (&keys)[N], P (&at)[N], const P (&en
     for (P step = (P)1 << highest_bit((u64)longest); step > 0; step >>= 1) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const P probe = at[i] + step;
-            if (probe <= end[i] && +values[probe - 1] < keys[i]) at[i] = probe;
+            if (step <= end[i] - at[i] && +values[at[i] + (step - 1)] < keys[i]) at[i] += step;
         }
     }
 }
