@@ -188,8 +188,8 @@ ORDER = {
         head_counts flat kernels transfers cpp_lines lane_loops spread_loops met_lists translate
         trie_building trie_cache control_words loops level_notes rows byte_marks kept_lists
         evaluate buffers scratch launch walk growing growing_rows round_launches
-        round_memory rounds level_arguments intersection_sources fused_level intersection
-        sums paged_tries level_graph device share copied_tries helper group
+        round_memory rounds level_arguments intersection_sources level_sources fused_level
+        intersection sums paged_tries level_graph device share copied_tries helper group
     """,
     "notebook": """
         cell answers variables options help completion progress_bar magics __init__

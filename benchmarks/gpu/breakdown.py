@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 from benchmarks.gpu.made import Edges
-from benchmarks.gpu.race import Side
+from benchmarks.gpu.race import Rule, Side
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
 from benchmarks.records import Case, Figure
@@ -19,6 +19,8 @@ def dissected(setting: Setting, what: str, edges: Edges, sides: Sequence[Side]) 
     """One case for each side: a figure for each part. Kernels are told apart by `names.py`."""
     for side in sides:
         runner = side.start(setting, edges)
+        if isinstance(runner, Rule) and runner.db.walks is not None:
+            runner.db.walks.levels.clear()  # kernels of a graph are not told apart
         setting.driver.take()
         setting.driver.by_part.clear()
         began = perf_counter()

@@ -201,7 +201,8 @@ def _parts(db: gd.Database, driver: Clocked, pattern: Pattern, work: str) -> Ite
     """The time of breadth-first by what kernels are for, in a run of its own."""
     try:
         _ask(db, pattern, "levelwise")
-        db.workspace.device.walks.drop_launches()  # a graph is not told apart
+        device: Any = db.workspace.device
+        device.walks.levels.clear()  # kernels of a graph are not told apart
         driver.take()
         driver.by_part.clear()
         _ask(db, pattern, "levelwise")

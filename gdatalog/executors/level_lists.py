@@ -76,10 +76,10 @@ class FrontierLists:
             ]
             if plain:
                 if part.trie in frontier.sought:
-                    nodes = self._found(part.trie, frontier)[0]
+                    own = self._found(part.trie, frontier)[0]
                 else:
-                    nodes = frontier.column(part.trie)
-                ranges = self.ops.ranges(level, nodes, bounds)
+                    own = frontier.column(part.trie)
+                ranges = self.ops.ranges(level, own, bounds)
                 choices.append(ListEntries(level.values, *ranges, source=place))
             else:
                 nodes, above, times = self._nodes(part.trie, frontier), frontier.parent, 0

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.gpu_ops.elementwise import HEAD
-from gdatalog.gpu_ops.intersection_sources import GivenArrays, LevelText, ListsText, Positions
+from gdatalog.gpu_ops.intersection_sources import GivenArrays, ListsText, Positions
 from gdatalog.gpu_ops.kernels import EACH, LEVEL_EACH, THREADS, TYPES, WAVES, tile_of
 from gdatalog.gpu_ops.level_arguments import LevelArguments
 from gdatalog.gpu_ops.level_notes import LevelSizes
+from gdatalog.gpu_ops.level_sources import LevelText
 from gdatalog.gpu_ops.rows import Array, Arrays
 from gdatalog.storage.trie import (
     KEPT_WHOLE,

@@ -9,12 +9,13 @@ from typing import Any
 
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.fused_level import FusedLevel, UncountedRows
-from gdatalog.gpu_ops.kernels import TILE, text_of, type_of
+from gdatalog.gpu_ops.kernels import TILE, WAVES, text_of, type_of
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Choice, ListEntries, Lookup, TrieLevel, ValueTests
 
 _SORTED, _PAIRS = '#include "sorted.cuh"\n', '#include "sorted_pairs.cuh"\n'
-_OF_BLOCK = {_SORTED: 8 * TILE, _PAIRS: TILE}  # keys; warps take runs of them, as in sorted.cuh
+# How often a GPU's blocks may start anew, and how many keys each has (as in sorted.cuh).
+_LAUNCHES = {_SORTED: (64, 8 * TILE), _PAIRS: (WAVES, TILE)}
 STEP_BYTES = 64  # of each candidate, if array operations expand a level
 
 
@@ -55,7 +56,7 @@ class Searches(ExpressionOperations):
         if not self.kernels.soon(text_of(types, text), name):
             return None
         args = [*arrays.values(), *[len(level)] * (parents is None), size]
-        self.kernels.launch(text, name, types, size, args, 64, _OF_BLOCK[text])
+        self.kernels.launch(text, name, types, size, args, *_LAUNCHES[text])
         return found
 
     def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:

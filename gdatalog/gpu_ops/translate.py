@@ -266,8 +266,6 @@ class Translation(SpreadLoops):
         first, end = f"{name}_first", f"{name}_end"
         start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
         step, rank = _strip(team)
-        if team and not any(isinstance(each, ast.For) for each in body):
-            self.lines.append("#pragma unroll 4")
         with self._braces(f"for ({start}; {first} < {high if units else end}; {first} += {step})"):
             if units:
                 last = f"least_of({first} + LANES, {high}) - 1"

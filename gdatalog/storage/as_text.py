@@ -67,7 +67,7 @@ def facts_text(
             for name, column in zip(table.names, table.columns, strict=True):
                 values, missing = parted(column)
                 if missing is not None and null is None:
-                    _check_no_null(relation, name, missing)
+                    raise _null(relation, name)
                 if isinstance(values, TextColumn):
                     _check_verbatim(relation, name, values, delimiter)
                     if missing is not None:
@@ -160,10 +160,10 @@ def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Itera
         yield piece
 
 
-def _check_no_null(relation: str, name: str, missing: Array) -> None:
+def _null(relation: str, name: str) -> DataError:
     message = f"{relation}: column {name!r} holds a null, which a facts file has no way to write"
     hint = f'.output {relation}(IO=file, null="NULL") writes this word, '
-    raise DataError(message, hint=hint + f'.output {relation}("{relation}.csv") an empty cell')
+    return DataError(message, hint=hint + f'.output {relation}("{relation}.csv") an empty cell')
 
 
 def _check_other(

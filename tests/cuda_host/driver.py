@@ -329,6 +329,7 @@ class HostDriver:
         self.polls = 0
         self.loops = True
         self.pending: list[Queued] = []
+        self.noted: list[Queued] | None = None  # what is launched, while it is recorded
         # What the last launch did, and how many there were.
         self.launches = self.recordings = 0
         self.passed = self.switches = 0
@@ -448,6 +449,8 @@ class HostDriver:
 
     def queue(self, run: Queued) -> None:
         """Runs this now; with `polls`, when somebody waits."""
+        if self.noted is not None:
+            self.noted.append(run)
         self.pending.append(run)
         if not self.polls:
             self.synchronize()
@@ -482,8 +485,22 @@ class HostDriver:
         return again
 
     def recorded_apart(self, launch: Callable[[], None]) -> tuple[Callable[[], None], int]:
-        """The launches hold the arrays."""
-        return self.recorded(launch), 0
+        """The launches hold the arrays. They run, too: functions of arrays read what they write."""
+        runs: list[Queued] = []
+        self.recordings += 1
+        self.noted = runs
+        COUNTER.recording += 1
+        try:
+            launch()
+        finally:
+            COUNTER.recording -= 1
+            self.noted = None
+
+        def again() -> None:
+            for run in runs:
+                self.queue(lambda poll, run=run: run(poll))  # each is one of its own
+
+        return again, 0
 
     def looped(self, launch: Callable[[], None], words: Any, at: int) -> Callable[[], None] | None:
         if not self.loops:

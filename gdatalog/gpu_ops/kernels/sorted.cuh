@@ -6,13 +6,19 @@
 #define AHEAD 2  // of these, read together, while those before are looked up
 
 // The first position of a list whose value is not less than the key; called by all lanes of a warp.
+// Each step reads 128 values together.
 template <class A, class K>
 DEVICE i64 lower_by_warp(A values, i64 length, K key) {
     i64 low = 0, high = length;
     while (low < high) {
-        const i64 step = (high - low + 31) / 32;
-        const i64 last = low + ((thread_of_block() & 31) + 1) * step - 1;  // of this lane's values
-        low += step * bits_of(warp_ballot(0xFFFFFFFFu, last < high && +values[last] < key));
+        const i64 step = (high - low + 127) / 128;
+        int less = 0;
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const i64 last = low + (32 * n + (thread_of_block() & 31) + 1) * step - 1;
+            less += bits_of(warp_ballot(0xFFFFFFFFu, last < high && +values[last] < key));
+        }
+        low += step * less;
         high = low + step - 1 < high ? low + step - 1 : high;
     }
     return low;

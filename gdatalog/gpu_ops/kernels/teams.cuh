@@ -24,7 +24,7 @@ enum {
 // bits: in shared memory, an addition of 64 is a loop.
 enum { KEYS_NOW = 0, HANDS_NOW = 1, TEAM_NUMBERS = 2 };
 // A unit that adds less than this is done sooner by a tile alone. So many empty ones part a team.
-enum { SMALL_UNIT = 2048, MANY_SMALL = 16 };
+enum { SMALL_UNIT = 1024, MANY_SMALL = 16 };
 
 // The tile of this thread, or the first of its team.
 template <int N>

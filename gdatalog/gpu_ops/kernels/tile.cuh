@@ -114,7 +114,7 @@ DEVICE SpreadOf<P> spread_out(Tile<N> t, P low, P high, bool yes = true) {
 
 // Ranges from this length on are not spread: all lanes take one after the other. And those that would
 // be taken by groups of lanes.
-constexpr i64 LONG = 64, LONG_FOR_GROUPS = 128;
+constexpr i64 LONG = 64, LONG_FOR_GROUPS = 256;
 
 // Of ranges that are shorter.
 template <int N, class O>

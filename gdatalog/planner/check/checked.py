@@ -133,11 +133,9 @@ class CheckedQuery:
     """A `?-`, and the relation with its answer, which may have a rule of its own.
 
     `?- tr(1, y), y < 3.` is the rule `?1(y) <- tr(1, y), y < 3.`; `?- tr.` is `tr` itself.
-    `boolean`: it has no variables, the answer is yes or no.
     """
 
     relation: str
-    boolean: bool
     span: Span = field(compare=False)
     cut: AnswerCut | None = None
 

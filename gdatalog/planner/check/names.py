@@ -149,12 +149,11 @@ class NameResolution:
             self._start()
             if self._is_broken(name, query.body.expr.span):
                 return None, None
-            relation = self.catalog.relations.get(name)
-            if relation is None:
+            if name not in self.catalog.relations:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
                 return None, None
             cut = None if query.ordering is None else self._cut(query, self.columns.shown(name))
-            return CheckedQuery(name, relation.arity == 0, query.span, cut), None
+            return CheckedQuery(name, query.span, cut), None
         before = len(self.errors)
         self._start()
         self._constants_meant(query.body)
@@ -175,7 +174,7 @@ class NameResolution:
         while f"?{self.queries}" in self.catalog.relations:
             self.queries += 1
         head = s.Atom(f"?{self.queries}", tuple(shown), query.span)
-        answer = CheckedQuery(head.name, not shown, query.span, cut)
+        answer = CheckedQuery(head.name, query.span, cut)
         return answer, CheckedRule(head, body, {}, query.span)
 
     def _cut(self, query: s.Query, columns: Sequence[str]) -> AnswerCut | None:
