@@ -131,12 +131,12 @@ def _fills_for_each(here: Point, child: TrieNode) -> bool:
     return set(LevelLists.of(here.nest, later[0]).lists) == {child}
 
 
-def spreads(here: Point) -> bool:
+def spreads(here: Point, looked_up: bool = False) -> bool:
     """Whether each lane should start a row of its own; the lanes then share the lists that these
     rows lead to. All levels must have one list, or a cached intersection: to intersect lists takes
-    all lanes. But the values of a first level's list may be looked up in another."""
+    all lanes. `looked_up`: but the values of a first level's list may be looked up in another."""
     by_lanes = here.nest.tile > 1 and here.leaf.by_lanes and not here.leaf.counts
-    return by_lanes and _meets_none(here, here.at, first=True)
+    return by_lanes and _meets_none(here, here.at, first=looked_up)
 
 
 def spreads_behind(here: Point) -> bool:

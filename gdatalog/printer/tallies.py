@@ -50,7 +50,7 @@ def print_tally(here: Point, step: Tally) -> None:
     clear = nest.call("clear_tally", table.counts, table.values, table.length, table.low)
     text.line(f"{table.length} = {clear}")
     inner = here.inside(step.steps, leaf)
-    inner.spread = here.together() and spreads(inner)
+    inner.spread = here.together() and spreads(inner, looked_up=True)
     split, nest.split = nest.split, True
     inner.run_once()
     nest.split = split
