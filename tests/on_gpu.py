@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -54,6 +54,7 @@ HOST_ONLY = {
     "test_little_memory_is_unused",
     "test_memory_that_runs_out_in_the_middle_leaves_the_rule_to_the_cpu",
     "test_only_rules_that_run_once_wait_for_kernels",
+    "test_other_settings_have_loops",
     "test_pages_are_whole_wherever_a_swap_is_refused",
     "test_pages_keep_what_is_written_wherever_they_lie",
     "test_pages_that_are_refused_are_given_back_at_once",
@@ -93,12 +94,18 @@ def gpus() -> int:
 class GpuDriver(CupyDriver):
     """Takes what HostDriver takes: threads take their turns here as they like."""
 
+    recordings: int
+
     def __init__(self, seed: int = 0, **told: Any) -> None:
         number = told.pop("number", 0)
         if number >= gpus():
             pytest.skip(f"needs {number + 1} GPUs; there are {gpus()}")
         super().__init__(number)
-        self.__dict__.update(told, seed=seed)
+        self.__dict__.update(told, seed=seed, recordings=0)
+
+    def recorded(self, launch: Callable[[], None]) -> Callable[[], None]:
+        self.recordings += 1
+        return super().recorded(launch)
 
     @contextmanager
     def use(self) -> Iterator[None]:
