@@ -198,12 +198,8 @@ def cut_range(
             place = turn.at + (" + 1" if op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
-            helper, key = (STARTS if starts else ENDS)[op], here.key(bound)
-            fills = here.spread and not here.leaf.counts and not here.leaf.adds
-            if nest.tile and fills and op == ">" and node is not None and node.trie.ranked:
-                # Most lists that lanes find begin behind the vertex.
-                helper, key = "seek", f"{key} + 1"
-            found = nest.call(helper, array, low, high, key)
+            helper = (STARTS if starts else ENDS)[op]
+            found = nest.call(helper, array, low, high, here.key(bound))
         name = nest.text.name("l" if starts else "h")
         nest.text.line(f"{name} = {found}")
         low, high = (name, high) if starts else (low, name)
